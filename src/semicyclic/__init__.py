@@ -1,0 +1,38 @@
+"""Semi-cyclic SGD: one model for every block of the day, from one chain.
+
+import semicyclic as sc
+
+schedule = sc.Schedule.daily(blocks=6, zone="America/New_York")
+rows = sc.Rows(X, y, when=when)
+run = sc.train.pluralistic(rows, schedule, loss=sc.loss.logistic, step_size=0.5)
+model = run.mean()
+model.predict(new_rows)
+"""
+
+from semicyclic.method import basis, loss, step, train
+from semicyclic.method.average import Mean, merge
+from semicyclic.method.model import Pluralistic
+from semicyclic.method.pack import Packed, pack
+from semicyclic.method.rows import Rows
+from semicyclic.method.run import Run
+from semicyclic.method.schedule import Schedule, visits
+from semicyclic.method.train import Diverged
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Diverged",
+    "Mean",
+    "Packed",
+    "Pluralistic",
+    "Rows",
+    "Run",
+    "Schedule",
+    "basis",
+    "loss",
+    "merge",
+    "pack",
+    "step",
+    "train",
+    "visits",
+]

@@ -1,0 +1,27 @@
+"""Numba, asked for in one place: how every kernel of the method is compiled.
+
+Modules that import this one import Numba, so they are themselves imported only when used.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+
+# `contract` lets LLVM fuse multiply and add; sums are never reordered, so the same
+# input gives the same bits on every run. Nothing is parallel, for the same reason.
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """Compile at the first call, and keep the result on disk where that is possible."""
+    try:
+        return numba.njit(cache=True, **OPTIONS)(function)
+    except RuntimeError:
+        # No folder is writable for the cache (a read-only installation): compile per process.
+        return numba.njit(**OPTIONS)(function)
+
+
+def inline(function: Callable[..., Any]) -> Any:
+    """Compile as a part of the kernels that call it."""
+    return numba.njit(inline="always", **OPTIONS)(function)

@@ -1,0 +1,166 @@
+"""Losses as values: what a score costs, how steeply, and what it predicts.
+
+A loss f(s, y) is a convex function of the score s. `slope` is its derivative in s, and 0 at
+a kink (hinge at margin exactly 1, absolute and quantile at 0), as SPEC B1 has it. For a
+linear model the Lipschitz constant of w -> f(<w, x>, y) is `lipschitz` times max ||x||.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Function = Callable[[Array, Array], Array]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss: its value and slope at (score, target), its link, its Lipschitz constant.
+
+    `classes` is how many classes the labels have: 2 for logistic and hinge (targets -1 and
+    +1, one score), C for softmax (targets 0..C-1, C scores a row), 0 for regression.
+    `code` and `level` tell the compiled kernels which formula to use.
+    """
+
+    name: str
+    value: Function
+    slope: Function
+    link: Callable[[Array], Array]
+    lipschitz: float
+    classes: int
+    code: int
+    level: float = 0.0
+
+    @property
+    def outputs(self) -> int:
+        """How many scores a row has."""
+        return self.classes if self.code == SOFTMAX else 1
+
+    def __repr__(self) -> str:
+        return f"loss.{self.name}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Loss) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
+LOGISTIC, HINGE, SQUARED, ABSOLUTE, QUANTILE, SOFTMAX = range(6)
+
+
+def sigmoid(score: Array) -> Array:
+    """1 / (1 + exp(-s)), without overflow on either side."""
+    small = np.exp(-np.abs(score))
+    return np.asarray(np.where(score >= 0, 1.0, small) / (1.0 + small))
+
+
+def _identity(score: Array) -> Array:
+    return score
+
+
+logistic = Loss(
+    "logistic",
+    value=lambda s, y: np.logaddexp(0.0, -s * y),
+    slope=lambda s, y: -y * sigmoid(-s * y),
+    link=sigmoid,
+    lipschitz=1.0,
+    classes=2,
+    code=LOGISTIC,
+)
+
+hinge = Loss(
+    "hinge",
+    value=lambda s, y: np.maximum(0.0, 1.0 - s * y),
+    slope=lambda s, y: np.where(s * y < 1.0, -y, 0.0),
+    link=_identity,
+    lipschitz=1.0,
+    classes=2,
+    code=HINGE,
+)
+
+squared = Loss(
+    "squared",
+    value=lambda s, y: 0.5 * (s - y) ** 2,
+    slope=lambda s, y: s - y,
+    link=_identity,
+    lipschitz=float("inf"),
+    classes=0,
+    code=SQUARED,
+)
+
+absolute = Loss(
+    "absolute",
+    value=lambda s, y: np.abs(s - y),
+    slope=lambda s, y: np.sign(s - y),
+    link=_identity,
+    lipschitz=1.0,
+    classes=0,
+    code=ABSOLUTE,
+)
+
+
+def quantile(level: float) -> Loss:
+    """The pinball loss, least in expectation at the `level` quantile of the label."""
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level={level!r}: a quantile lies strictly between 0 and 1, such as 0.9")
+    return Loss(
+        f"quantile({level:g})",
+        value=lambda s, y: np.where(y >= s, level * (y - s), (1.0 - level) * (s - y)),
+        slope=lambda s, y: np.where(y > s, -level, np.where(y < s, 1.0 - level, 0.0)),
+        link=_identity,
+        lipschitz=max(level, 1.0 - level),
+        classes=0,
+        code=QUANTILE,
+        level=level,
+    )
+
+
+def softmax(classes: int) -> Loss:
+    """Cross-entropy of C scores; two classes are the logistic loss in their difference."""
+    if classes < 2:
+        raise ValueError(f"classes={classes!r}: softmax needs at least two classes")
+
+    def value(score: Array, target: Array) -> Array:
+        top = score.max(axis=-1, keepdims=True)
+        total = np.log(np.exp(score - top).sum(axis=-1)) + top[..., 0]
+        own = np.take_along_axis(score, target.astype(np.int64)[..., None], axis=-1)[..., 0]
+        return np.asarray(total - own)
+
+    def slope(score: Array, target: Array) -> Array:
+        return link(score) - np.eye(classes)[target.astype(np.int64)]
+
+    def link(score: Array) -> Array:
+        odds = np.exp(score - score.max(axis=-1, keepdims=True))
+        return np.asarray(odds / odds.sum(axis=-1, keepdims=True))
+
+    # The slope is p - e_y, whose norm is below sqrt(2).
+    return Loss(f"softmax({classes})", value, slope, link, 2.0**0.5, classes=classes, code=SOFTMAX)
+
+
+def by_name(name: str) -> Loss:
+    """The loss that calls itself `name`, for files and command lines."""
+    plain = {each.name: each for each in (logistic, hinge, squared, absolute)}
+    if name in plain:
+        return plain[name]
+    kind, _, argument = name.rstrip(")").partition("(")
+    try:
+        if kind == "quantile":
+            return quantile(float(argument))
+        if kind == "softmax":
+            return softmax(int(argument))
+    except ValueError as error:
+        raise ValueError(f"loss {name!r}: {error}") from None
+    known = ", ".join([*plain, "quantile(0.9)", "softmax(3)"])
+    raise ValueError(f"unknown loss {name!r}: choose one of {known}")
+
+
+def by_code(code: int, *, level: float, outputs: int) -> Loss:
+    """The loss behind the numbers that engines are given."""
+    if code == SOFTMAX:
+        return softmax(outputs)
+    plain = {LOGISTIC: logistic, HINGE: hinge, SQUARED: squared, ABSOLUTE: absolute}
+    return plain[code] if code in plain else quantile(level)

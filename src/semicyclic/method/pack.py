@@ -1,0 +1,133 @@
+"""Rows cut into visits and minibatches, and laid out for the chain: once, for many runs."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method.loss import Loss
+from semicyclic.method.record import ByColumn, Layout
+from semicyclic.method.rows import Rows
+from semicyclic.method.schedule import Schedule, visits
+
+Array = npt.NDArray[Any]
+Classes = tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Rows ready for the chain, with what they were packed by."""
+
+    layout: Layout
+    cycle: Array
+    schedule: Schedule | int
+    loss: Loss
+    classes: Classes
+    batch_size: int
+    width: int
+    intercept: bool
+    # The rows by column, as read-outs of large models need them; filled when first used.
+    turned: dict[tuple[int, int], ByColumn] = field(default_factory=dict, repr=False)
+
+    @property
+    def blocks(self) -> int:
+        return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
+
+    @property
+    def steps(self) -> Array:
+        """[m] |S_i|, the number of steps in each block."""
+        return np.bincount(self.layout.block, np.diff(self.layout.visits), self.blocks).astype(int)
+
+
+def pack(
+    rows: Rows,
+    schedule: Schedule | int,
+    *,
+    loss: Loss,
+    batch_size: int = 128,
+    classes: Classes | None = None,
+) -> Packed:
+    """Cut rows into visits and these into minibatches; the last of a visit may be short.
+
+    classes: the labels' classes in the order of their codes; taken from the labels, sorted,
+        unless given. For two classes the second is the positive one.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: must be a whole number, at least 1")
+    found = rows.place(schedule)
+    runs = visits(found.cycle, found.block)
+    counts = -(-np.diff(runs.start) // batch_size)
+    bounds = np.r_[0, np.cumsum(counts)]
+    within = np.arange(bounds[-1]) - np.repeat(bounds[:-1], counts)
+    steps = np.r_[np.repeat(runs.start[:-1], counts) + within * batch_size, len(rows)]
+    targets, known = encode(rows.labels, loss, classes)
+    layout = _lay_out(rows, targets, steps)._replace(visits=bounds.astype(np.int64), block=runs.block)
+    return Packed(layout, runs.cycle, schedule, loss, known, batch_size, rows.width, rows.intercept)
+
+
+def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[Array, Classes]:
+    """Labels as the loss wants them: -1 and +1, 0..C-1, or numbers."""
+    if labels is None:
+        raise ValueError("these rows have no labels: give y")
+    if loss.classes == 0:
+        if labels.dtype.kind not in "biuf":
+            raise ValueError(f"labels hold {labels.dtype}: loss {loss.name} needs numbers")
+        numbers = labels.astype(np.float64)
+        if not np.isfinite(numbers).all():
+            row = int((~np.isfinite(numbers)).argmax())
+            raise ValueError(f"label of row {row} is {numbers[row]}: it must be finite")
+        return numbers, ()
+    if classes is None:
+        values = _distinct(labels)
+        if len(values) < loss.classes:
+            shown = ", ".join(repr(value) for value in values)
+            raise ValueError(
+                f"the labels have {len(values)} class(es) ({shown}), loss {loss.name} needs "
+                f"{loss.classes}: name them all with classes=(...)"
+            )
+    else:
+        values = np.asarray(classes)
+    if len(values) != loss.classes:
+        raise ValueError(
+            f"there are {len(values)} classes, loss {loss.name} takes {loss.classes}: "
+            + ("use loss.softmax" if len(values) > 2 else "check classes=")
+        )
+    order = np.argsort(values)
+    code = order[np.searchsorted(values, labels, sorter=order).clip(0, len(values) - 1)]
+    unknown = values[code] != labels
+    if unknown.any():
+        row = int(unknown.argmax())
+        known = ", ".join(repr(value) for value in values.tolist())
+        raise ValueError(f"row {row} has the unknown label {labels[row]!r}: the classes are {known}")
+    targets = code if loss.outputs > 1 else 2 * code - 1
+    return targets.astype(np.float64), tuple(values.tolist())
+
+
+def _distinct(labels: Array) -> Array:
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        row = int((~np.isfinite(labels)).argmax())
+        raise ValueError(f"label of row {row} is {labels[row]}: it must be finite")
+    if labels.dtype.kind not in "biuf":
+        return np.unique(labels)
+    # Two comparisons settle the common case without sorting millions of labels.
+    low, high = labels.min(), labels.max()
+    if ((labels == low) | (labels == high)).all():
+        return np.array([low, high] if low != high else [low])
+    return np.unique(labels)
+
+
+def _lay_out(rows: Rows, targets: Array, steps: Array) -> Layout:
+    """The rows of each minibatch sorted by length, columns in the smallest integers that do."""
+    from semicyclic.method import layout
+
+    kind = np.uint16 if rows.width <= 2**16 else np.uint32
+    n, cells = len(rows), len(rows.values)
+    order = np.empty(n, np.int64)
+    layout.order_rows(rows.indptr, steps, order)
+    starts, columns = np.empty(n + 1, np.int64), np.empty(cells, kind)
+    values = np.empty(cells, rows.values.dtype)
+    layout.copy_rows(rows.indptr, rows.indices, rows.values, order, (starts, columns, values))
+    weights = np.zeros(0, values.dtype) if rows.weight is None else rows.weight[order]
+    none = np.zeros(0, np.int64)
+    return Layout(columns, values, starts, targets[order].astype(values.dtype), weights, steps, none, none)

@@ -1,0 +1,250 @@
+"""The log of a run, and the models read out of it.
+
+A log keeps a run's records within a budget of memory. When they outgrow it, the older half of
+its cycles is dropped; of those only each block's mean and last iterate remain.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method.average import Mean, Picks, Table, block_lasts, block_means, merge, own_models
+from semicyclic.method.record import ByColumn, Layout, Page, Plan, Running
+from semicyclic.method.step import SGD
+
+Array = npt.NDArray[Any]
+
+# How many entries the table of what each change adds to each model may have.
+SHARES = 1 << 24
+# Below this many cells threads cost more than they save.
+MANY = 1 << 16
+
+
+@dataclass
+class Past:
+    """What remains of dropped records: each block's mean, weight, last iterate and losses."""
+
+    mean: Array
+    last: Array
+    weight: Array
+    cycle: Array
+    loss: Array
+    rows: Array
+
+    @property
+    def seen(self) -> Array:
+        return self.weight > 0
+
+
+@dataclass
+class Kept:
+    """A page in the log: its records' places, and for a trace the rows it goes with."""
+
+    page: Page
+    cycle: Array
+    block: Array
+    layout: Layout | None = None
+    steps: tuple[int, int] = (0, 0)
+    turned: dict[tuple[int, int], ByColumn] = field(default_factory=dict)
+
+    def nbytes(self) -> int:
+        """What keeping this page costs, the rows of a trace by row and by column included."""
+        if self.layout is None:
+            return self.page.nbytes()
+        rows = self.layout.steps[list(self.steps)]
+        cells = int(self.layout.starts[rows[1]] - self.layout.starts[rows[0]])
+        item = self.layout.values.itemsize
+        row_bytes = cells * (self.layout.columns.itemsize + item) + 8 * int(rows[1] - rows[0])
+        turned = cells * (4 + item) + int(rows[1] - rows[0]) * (8 + item)
+        return self.page.nbytes() + row_bytes + turned
+
+    def by_column(self, width: int, intercept: bool) -> ByColumn:
+        """The rows by column, found once for all runs on the same packed rows."""
+        if self.steps not in self.turned:
+            from semicyclic.method.replay import turn
+
+            self.turned[self.steps] = ByColumn(*turn(self.layout, self.steps, width, intercept))
+        return self.turned[self.steps]
+
+
+@dataclass
+class Log:
+    """The records of a run in order, oldest first, within `budget` bytes.
+
+    start, squares: the vectors, and AdaGrad's sums, as they were before the first record kept.
+    running: each block's mean over the whole run, where the engine keeps it.
+    """
+
+    plan: Plan
+    start: Array
+    squares: Array
+    budget: int
+    pages: list[Kept] = field(default_factory=list)
+    past: Past | None = None
+    running: Running | None = None
+
+    def append(self, kept: Kept) -> None:
+        """Keep a page, and drop old cycles if that is too much."""
+        self.pages.append(kept)
+        if len(self.pages) > 1 and sum(each.nbytes() for each in self.pages) > self.budget:
+            self._drop()
+
+    def copy(self) -> "Log":
+        running = None if self.running is None else Running(*(each.copy() for each in self.running))
+        return replace(self, pages=[*self.pages], running=running)
+
+    def column(self, name: str) -> Array:
+        """A number of every record kept, such as its `loss`."""
+        return np.concatenate([getattr(kept.page, name) for kept in self.pages] or [np.zeros(0)])
+
+    def table(self) -> Table:
+        """Cycle, block and weight of every record kept."""
+        none = [np.zeros(0, np.int64)]
+        return Table(
+            np.concatenate([*none, *(kept.cycle for kept in self.pages)]),
+            np.concatenate([*none, *(kept.block for kept in self.pages)]),
+            self.column("weight"),
+        )
+
+    def combine(self, picks: Picks, models: int) -> Array:
+        """[models, d+1, C] the weighted sums of records that `picks` describes."""
+        if self.pages and not self.pages[0].page.is_table:
+            return self._replay(picks, models)[0]
+        from semicyclic.method.replay import combine_table
+
+        out = np.zeros((models, *self.start.shape[1:]))
+        begin = 0
+        for kept in self.pages:
+            inside = (picks.record >= begin) & (picks.record < begin + len(kept.cycle))
+            part = Picks(*(column[inside] for column in picks))
+            combine_table(kept.page.mean, kept.page.after, part._replace(record=part.record - begin), out)
+            begin += len(kept.cycle)
+        return out.astype(self.start.dtype)
+
+    def _replay(self, picks: Picks, models: int, *, ends: bool = False) -> tuple[Array, Array, Array]:
+        """Rebuild sums from a trace; also, where asked for, the vectors and squares at its end."""
+        order = np.argsort(picks.record, kind="stable")
+        record, model = picks.record[order], picks.model[order]
+        per_step = picks.mean[order] / self.column("weight")[record]
+        held = per_step * self.column("mass")[record] + picks.last[order] * self.column("scale")[record]
+        first = np.searchsorted(record, np.arange(sum(len(kept.cycle) for kept in self.pages) + 1))
+        out = np.zeros((self.start.shape[2], self.start.shape[1], models), self.start.dtype)
+        # Models in portions, so that the table of what each change adds to each stays small.
+        portion = max(SHARES // (max(len(first), 1) * self.plan.active.shape[1]), 16)
+        for low in range(0, models, portion):
+            high = min(low + portion, models)
+            state = self._replay_models((first, model, held, per_step), (low, high), out, ends)
+        return out.transpose(2, 1, 0), *state
+
+    def _replay_models(
+        self, picks: Any, models: tuple[int, int], out: Array, ends: bool
+    ) -> tuple[Array, Array]:
+        from semicyclic.method.replay import DEED, DEED_DOUBLE, look_ahead, replay, replay_seldom, row_deeds
+
+        plan, kind = self.plan, self.start.dtype
+        first, model, held, per_step = picks
+        ahead = np.zeros((len(self.start), models[1] - models[0]))
+        jobs = []
+        end = len(first) - 1
+        for kept in reversed(self.pages):
+            begin = end - len(kept.cycle)
+            own = slice(first[begin], first[end])
+            mine = first[begin : end + 1] - first[begin], model[own], held[own], per_step[own]
+            share = np.zeros((len(kept.cycle), plan.active.shape[1], ahead.shape[1]), kind)
+            tail = np.empty(len(kept.cycle))
+            beyond = ahead.copy()
+            head = look_ahead(plan, kept.block, kept.page.fold, mine[:3], models, ahead, share, tail)
+            jobs.append((kept, mine, (share, tail, head, beyond, *models)))
+            end = begin
+        if self.start.any():
+            out[:, :, models[0] : models[1]] += np.einsum("vjc,vq->cjq", self.start, ahead).astype(kind)
+        vectors, squares = self.start.copy(), self.squares.copy()
+        plain = plan.rule == SGD and not ends
+        for kept, mine, weights in reversed(jobs):
+            columns = kept.by_column(self.start.shape[1], plan.intercept > 0)
+            deeds = np.empty(len(columns.step), DEED if kind == np.float32 else DEED_DOUBLE)
+            until = kept.page.until.astype(kind)
+            records = kept.block, kept.page.fold, kept.page.record, until
+            for output in range(len(out)):
+                row_deeds(kept.page, columns.step, output, deeds)
+                held = vectors[:, :, output], squares[:, :, output]
+                least = 0
+                if plain and kept is self.pages[-1]:
+                    # The last page, where it need not be known what becomes of the vectors.
+                    least = 1 + 2 * (len(kept.cycle) + len(mine[1])) // (models[1] - models[0])
+                    pushed = np.einsum("ra,raq->rq", plan.coefficient[kept.block], weights[0]).astype(kind)
+                    norm = (plan.coefficient**2).sum(axis=1)[kept.block]
+                    lags = (mine[3] * np.repeat(norm, np.diff(mine[0]))).astype(kind)
+                    lagging = mine[0], mine[1], lags, models[0]
+                    job = partial(
+                        replay_seldom, columns, deeds, records[2:], pushed, lagging, least - 1, out[output]
+                    )
+                    _in_parallel(columns.first, job)
+                job = partial(replay, plan, columns, deeds, records, held, mine, weights, least, out[output])
+                _in_parallel(columns.first, job)
+        return vectors, squares
+
+    def _drop(self) -> None:
+        """Fold the pages of the older half of the cycles into the past."""
+        cycles = np.unique(np.concatenate([kept.cycle for kept in self.pages]))
+        boundary = cycles[len(cycles) // 2]
+        older = [kept.cycle.max(initial=boundary - 1) < boundary for kept in self.pages]
+        count = min(max(older.index(False) if False in older else len(older), 1), len(self.pages) - 1)
+        old = replace(self, pages=self.pages[:count], past=None, running=None)
+        table, blocks = old.table(), len(self.plan.chain)
+        member = own_models(blocks)
+        means, lasts = block_means(table, member), block_lasts(table, member)
+        lasts = lasts._replace(model=lasts.model + blocks)
+        both = Picks(*(np.concatenate(pair) for pair in zip(means, lasts, strict=True)))
+        if self.pages[0].page.is_table:
+            found = old.combine(both, 2 * blocks)
+        else:
+            found, self.start, self.squares = old._replay(both, 2 * blocks, ends=True)
+        latest = np.full(blocks, np.iinfo(np.int64).min)
+        np.maximum.at(latest, table.block, table.cycle)
+        sums = [
+            np.bincount(table.block, each, blocks)
+            for each in (table.weight, old.column("loss"), old.column("rows"))
+        ]
+        new = Past(found[:blocks], found[blocks:], sums[0], latest, *sums[1:])
+        self.past = new if self.past is None else _join(self.past, new)
+        self.pages = self.pages[count:]
+
+
+def _in_parallel(first: Array, job: Callable[[tuple[int, int]], object]) -> None:
+    """Do a job for all columns, in as many ranges as there are cores.
+
+    Columns do not touch each other, so the result has the same bits for any number.
+    """
+    cores = os.cpu_count() or 1
+    width = len(first) - 1
+    cuts = np.searchsorted(first, np.linspace(0, first[-1], 4 * cores + 1)[1:-1]).tolist()
+    bounds = [0, *cuts, width]
+    spans = [(low, high) for low, high in pairwise(bounds) if low < high]
+    if cores == 1 or first[-1] < MANY:
+        for span in spans:
+            job(span)
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(job, spans))
+
+
+def _join(a: Past, b: Past) -> Past:
+    """Two pasts in a row: means merge by weight, the later iterate is the last."""
+    pairs = [merge(Mean(a.mean[i], a.weight[i]), Mean(b.mean[i], b.weight[i])) for i in range(len(a.weight))]
+    later = b.seen[:, None, None]
+    return Past(
+        np.stack([mean.value for mean in pairs]).astype(a.mean.dtype),
+        np.where(later, b.last, a.last),
+        a.weight + b.weight,
+        np.maximum(a.cycle, b.cycle),
+        a.loss + b.loss,
+        a.rows + b.rows,
+    )

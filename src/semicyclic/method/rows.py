@@ -1,0 +1,193 @@
+"""Rows: features, labels, and when or in which block they arrived; checked once, at the door."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method.moments import instants
+from semicyclic.method.schedule import Located, Schedule
+
+Array = npt.NDArray[Any]
+
+# Below this many values NumPy checks sooner than Numba loads.
+MANY = 1 << 16
+
+
+class Rows:
+    """Examples in order of arrival.
+
+    X: [n, d], dense or any SciPy sparse matrix; kept as CSR in `dtype` (float32 unless
+        float64 is asked for; the chain computes in the same).
+    y: labels: two or more classes of any kind, or numbers; None for rows to predict.
+    when: one time per row, as `Schedule.locate` takes them; naive times need `zone`.
+    block, cycle: instead of `when`, the block of each row, counted from 0, and optionally its
+        cycle; without cycles a new one begins wherever the block number falls.
+    weight: how much each row counts, 1 unless given; 0 or more.
+    intercept: a constant column beside the features, on by default.
+    unsorted: what to do with times that go back: "refuse", or "sort" (stably).
+    """
+
+    def __init__(
+        self,
+        X: Any,
+        y: npt.ArrayLike | None = None,
+        *,
+        when: object = None,
+        zone: str | None = None,
+        block: npt.ArrayLike | None = None,
+        cycle: npt.ArrayLike | None = None,
+        weight: npt.ArrayLike | None = None,
+        intercept: bool = True,
+        unsorted: str = "refuse",
+        dtype: npt.DTypeLike = np.float32,
+    ) -> None:
+        kind = np.dtype(dtype)
+        if kind not in (np.float32, np.float64):
+            raise ValueError(f"dtype={dtype!r}: choose float32 or float64")
+        self.indptr, self.indices, self.values, self.width = _features(X, kind)
+        n = len(self.indptr) - 1
+        if n == 0:
+            raise ValueError("there are no rows: X is empty")
+        _check(self.indptr, self.indices, self.values, self.width)
+        self.labels = None if y is None else _column("y", y, n)
+        self.weight = None if weight is None else _weights(_column("weight", weight, n), kind)
+        self.intercept = intercept
+        if when is not None and block is not None:
+            raise ValueError("give either when= or block=, not both")
+        self.when = None if when is None else _column("when", instants(when, zone=zone), n)
+        self.block = None if block is None else _whole("block", block, n)
+        self.cycle = None if cycle is None else _whole("cycle", cycle, n)
+        if cycle is not None and block is None:
+            raise ValueError("cycle= goes with block=; with when= the schedule tells the cycle")
+        if unsorted not in ("refuse", "sort"):
+            raise ValueError(f"unsorted={unsorted!r}: choose 'refuse' or 'sort'")
+        if self.when is not None and (back := np.flatnonzero(np.diff(self.when) < 0)).size:
+            if unsorted == "refuse":
+                raise ValueError(
+                    f"row {back[0] + 1} is earlier than the row before it: sort the rows by time, "
+                    "or say unsorted='sort'"
+                )
+            vars(self).update(vars(self[np.argsort(self.when, kind="stable")]))
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __repr__(self) -> str:
+        cells = len(self.values) / max(len(self), 1)
+        return f"Rows({len(self):,} x {self.width:,}, {cells:.1f} values a row)"
+
+    def __getitem__(self, index: slice | Array) -> "Rows":
+        """The rows of a slice, or in the order of an array of row numbers."""
+        chosen = np.arange(len(self))[index]
+        part = object.__new__(Rows)
+        part.width, part.intercept = self.width, self.intercept
+        lengths = np.diff(self.indptr)[chosen]
+        part.indptr = np.r_[0, np.cumsum(lengths)].astype(np.int64)
+        if isinstance(index, slice) and index.step in (None, 1) and len(chosen):
+            cells: Any = slice(self.indptr[chosen[0]], self.indptr[chosen[-1] + 1])
+        else:
+            cells = np.arange(part.indptr[-1]) + np.repeat(self.indptr[chosen] - part.indptr[:-1], lengths)
+        part.indices, part.values = self.indices[cells], self.values[cells]
+        for name in ("labels", "weight", "when", "block", "cycle"):
+            column = getattr(self, name)
+            setattr(part, name, None if column is None else column[chosen])
+        return part
+
+    def place(self, schedule: Schedule | int) -> Located:
+        """(cycle, block) of each row; a whole number m stands for m numbered blocks."""
+        blocks = schedule if isinstance(schedule, int) else schedule.blocks
+        if self.block is None:
+            if self.when is None:
+                raise ValueError("these rows have neither when= nor block=: give one of them")
+            if isinstance(schedule, int):
+                raise ValueError("rows with times need a Schedule, such as Schedule.daily(6)")
+            return schedule.place(self.when)
+        wrong = (self.block < 0) | (self.block >= blocks)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(f"row {row} is in block {self.block[row]}: there are 0 to {blocks - 1}")
+        falls = np.r_[0, np.cumsum(np.diff(self.block) < 0)]
+        return Located(falls if self.cycle is None else self.cycle, self.block)
+
+
+def join(parts: Sequence[Rows]) -> Rows:
+    """The rows of several parts, one after another."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    if any(part.width != first.width or part.intercept != first.intercept for part in parts):
+        raise ValueError("parts of one stream must have the same columns and intercept")
+    whole = object.__new__(Rows)
+    whole.width, whole.intercept = first.width, first.intercept
+    whole.indptr = np.r_[0, np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts]))]
+    for name in ("indices", "values", "labels", "weight", "when", "block", "cycle"):
+        columns = [getattr(part, name) for part in parts]
+        missing = [column is None for column in columns]
+        if any(missing) != all(missing):
+            raise ValueError(f"some parts of the stream have {name} and some have none")
+        setattr(whole, name, None if all(missing) else np.concatenate(columns))
+    if whole.when is not None and (np.diff(whole.when) < 0).any():
+        raise ValueError("a part of the stream begins before the part ahead of it ends")
+    return whole
+
+
+def _features(X: Any, kind: np.dtype[Any]) -> tuple[Array, Array, Array, int]:
+    """CSR arrays of dense or sparse features; the caller's own where they fit."""
+    if hasattr(X, "tocsr"):
+        X = X.tocsr()
+        values = np.ascontiguousarray(X.data, dtype=kind)
+        return X.indptr.astype(np.int64), np.ascontiguousarray(X.indices), values, int(X.shape[1])
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    dense = np.asarray(X)
+    if dense.ndim != 2:
+        raise ValueError(f"X has shape {dense.shape}: it must be a table [rows, columns]")
+    if dense.dtype.kind not in "biuf":
+        raise ValueError(f"X holds {dense.dtype}: features must be numbers")
+    row, column = np.nonzero(dense)
+    indptr = np.searchsorted(row, np.arange(len(dense) + 1))
+    return indptr.astype(np.int64), column.astype(np.int32), dense[row, column].astype(kind), dense.shape[1]
+
+
+def _check(indptr: Array, indices: Array, values: Array, width: int) -> None:
+    if len(values) >= MANY:
+        from semicyclic.method import layout
+
+        inside, finite = layout.faults(indices, values, width)
+    else:
+        inside = len(indices) == 0 or bool(indices.min() >= 0 and indices.max() < width)
+        finite = bool(np.isfinite(values).all())
+    if not inside:
+        at = int(((indices < 0) | (indices >= width)).argmax())
+        raise ValueError(f"{_cell(indptr, at)} has column {indices[at]}: X has {width} columns")
+    if not finite:
+        at = int((~np.isfinite(values)).argmax())
+        raise ValueError(f"{_cell(indptr, at)}, column {indices[at]} is {values[at]}: it must be finite")
+
+
+def _cell(indptr: Array, at: int) -> str:
+    return f"row {int(np.searchsorted(indptr, at, side='right')) - 1}"
+
+
+def _column(name: str, values: npt.ArrayLike, n: int) -> Array:
+    column = np.asarray(values)
+    if column.shape != (n,):
+        raise ValueError(f"{name} has shape {column.shape}: X has {n} rows, so it must be ({n},)")
+    return column
+
+
+def _whole(name: str, values: npt.ArrayLike, n: int) -> Array:
+    column = _column(name, values, n)
+    if column.dtype.kind not in "biu":
+        raise ValueError(f"{name} holds {column.dtype}: it must be whole numbers")
+    return column.astype(np.int64)
+
+
+def _weights(weight: Array, kind: np.dtype[Any]) -> Array:
+    fine = np.isfinite(weight) & (weight >= 0)
+    if not fine.all():
+        row = int((~fine).argmax())
+        raise ValueError(f"weight of row {row} is {weight[row]}: it must be finite and 0 or more")
+    return weight.astype(kind)

@@ -1,0 +1,278 @@
+"""A run and its read-outs: many models of one pass over the data (SPEC C, G, K5)."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method import average
+from semicyclic.method.average import Mean, Member, Picks, Table, merge, one_model, own_models, shared
+from semicyclic.method.loss import Loss
+from semicyclic.method.model import Pluralistic
+from semicyclic.method.readout import Log
+from semicyclic.method.record import State
+from semicyclic.method.rows import Rows
+from semicyclic.method.schedule import Schedule
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Reservoir:
+    """One random iterate per model, uniform over its steps so far (SPEC C8).
+
+    At a model's c-th step the iterate in force replaces the one kept with probability 1/c.
+    """
+
+    rng: np.random.Generator
+    kept: Array
+    seen: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What one pass over the data leaves: the chain's state and a log of its visits.
+
+    Every read-out is a `Pluralistic` and costs no further pass over the data. `through=k`
+    gives it as it stood at the end of cycle k. A block never visited gets the consensus mean,
+    with a warning, and is listed in the model's `fallback`.
+
+    member: which share of a block's steps belongs to which model: its own for each block, or
+        one for all in a consensus run.
+    """
+
+    log: Log
+    state: State
+    schedule: Schedule | int
+    loss: Loss
+    classes: tuple[Any, ...]
+    batch_size: int
+    member: Member
+    single: bool = True
+    reservoir: Reservoir | None = None
+    pending: Rows | None = None
+
+    @property
+    def blocks(self) -> int:
+        """m, the number of blocks."""
+        return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
+
+    @property
+    def _run_blocks(self) -> int:
+        """The blocks the run was made with; `blocks` may be fewer in a coarser view of it."""
+        return len(self.log.plan.chain)
+
+    # ------------------------------------------------------------------ the read-outs
+
+    def mean(self, *, through: int | None = None) -> Pluralistic:
+        """The mean of the iterates in each block, each before its update (Theorem 3)."""
+        return self._model(self._means(self.member, through), "mean()", through)
+
+    def last(self, *, through: int | None = None) -> Pluralistic:
+        """The iterate after each block's latest visit (the paper's experiment)."""
+        if not self.member.is_hard:
+            raise ValueError("last() has no meaning for soft membership: use mean()")
+        values, seen = self._read(average.block_lasts, self.member, through)
+        past = self.log.past
+        if past is not None:
+            for block in np.argsort(past.cycle, kind="stable"):
+                model = int(self.member.model[block])
+                if past.weight[block] > 0 and not seen[model]:
+                    values[model] = past.last[block]
+            seen |= self.member.totals(past.weight) > 0
+        return self._model((values, seen), "last()", through)
+
+    def tail(self, cycles: int, *, through: int | None = None) -> Pluralistic:
+        """The mean over each block's own last `cycles` cycles."""
+        if cycles < 1:
+            raise ValueError(f"cycles={cycles!r}: a tail has at least one cycle")
+        name = f"tail({cycles})"
+        for held in self._shortened(through):
+            if len(np.unique(held)) < cycles:
+                self._over_budget(name)
+        found = self._read(lambda t, m: average.tails(t, m, cycles), self.member, through)
+        return self._model(found, name, through)
+
+    def last_cycle(self, *, through: int | None = None) -> Pluralistic:
+        """The mean over each block's latest cycle."""
+        return self.tail(1, through=through)
+
+    def fading(self, half_life: float, *, through: int | None = None) -> Pluralistic:
+        """The mean with weights that halve every `half_life` cycles."""
+        if not half_life > 0:
+            raise ValueError(f"half_life={half_life!r}: must be a positive number of cycles")
+        name = f"fading({half_life:g})"
+        for held in self._shortened(through):
+            # 2^-53 of the newest weight is lost in rounding anyway.
+            if len(held) == 0 or held.max() - held.min() < 53 * half_life:
+                self._over_budget(name)
+        found = self._read(lambda t, m: average.fading(t, m, half_life), self.member, through)
+        return self._model(found, name, through)
+
+    def random(self) -> Pluralistic:
+        """A random iterate of each block, uniform over its steps: no convexity needed."""
+        kept = self.reservoir
+        if kept is None:
+            raise ValueError("no iterates were kept: train with reservoir=numpy.random.default_rng(seed)")
+        if len(kept.seen) != self.member.models:
+            raise ValueError("random() is kept per block of the run: read it out of the run itself")
+        return self._model((kept.kept, kept.seen > 0), "random()", None)
+
+    def consensus(self, *, through: int | None = None) -> Pluralistic:
+        """One model for all blocks: the mean of all iterates in force."""
+        return self._wrap(self._consensus(through))
+
+    def consensus_last(self, *, through: int | None = None) -> Pluralistic:
+        """One model for all blocks: the iterate in force after the last step."""
+        return replace(self, member=one_model(self._run_blocks)).last(through=through)
+
+    # ------------------------------------------------------------ other cuts of one run
+
+    def coarser(self, schedule: Schedule | int, groups: Sequence[int] | None = None) -> "Run":
+        """The same run seen through fewer, larger blocks, for any read-out.
+
+        A coarser schedule must be nested in this one; or `groups` gives each block its group.
+        """
+        count = schedule if isinstance(schedule, int) else schedule.blocks
+        if groups is None:
+            if isinstance(schedule, int) or isinstance(self.schedule, int):
+                raise ValueError("numbered blocks do not tell how they nest: give groups=")
+            groups = self.schedule.nest(schedule).tolist()
+        group = np.asarray(groups, dtype=np.int64)
+        if group.shape != (self.blocks,) or group.min() < 0 or group.max() >= count:
+            raise ValueError(f"groups must give each of {self.blocks} blocks a number from 0 to {count - 1}")
+        blocks = np.arange(self._run_blocks)
+        return self._seen_as(Member(blocks, group[self.member.model], np.ones(len(blocks)), count), schedule)
+
+    def soft(self, membership: npt.ArrayLike, schedule: Schedule | int) -> "Run":
+        """The same run, each block belonging to several models by shares (SPEC G3).
+
+        membership: [blocks, models], rows summing to one.
+        """
+        share = np.asarray(membership, dtype=np.float64)
+        count = schedule if isinstance(schedule, int) else schedule.blocks
+        if share.shape != (self.blocks, count) or (share < 0).any() or not np.allclose(share.sum(axis=1), 1):
+            raise ValueError(f"membership must be distributions [{self.blocks}, {count}]")
+        return self._seen_as(shared(share), schedule)
+
+    def _seen_as(self, member: Member, schedule: Schedule | int) -> "Run":
+        if not self.single:
+            raise ValueError("only the single chain can be cut anew: other chains need a run of their own")
+        if self.member.models != self._run_blocks:
+            raise ValueError("cut the run itself anew, not a consensus or an already coarser one")
+        return replace(self, schedule=schedule, member=member, reservoir=None)
+
+    # ---------------------------------------------------------------- progressive loss
+
+    def progressive(self) -> Array:
+        """[m] the mean loss of each block's rows, each scored before it was learnt from."""
+        loss, rows = self._losses()
+        # A consensus run has one model, but its loss still differs from block to block.
+        member = self.member if self.member.models == self.blocks else own_models(len(loss))
+        with np.errstate(invalid="ignore"):
+            return np.asarray(member.totals(loss) / member.totals(rows))
+
+    def progressive_loss(self) -> float:
+        """The mean loss of all rows, each scored before it was learnt from."""
+        loss, rows = self._losses()
+        return float(loss.sum() / rows.sum())
+
+    def _losses(self) -> tuple[Array, Array]:
+        blocks = self._run_blocks
+        table = self.log.table()
+        loss = np.bincount(table.block, self.log.column("loss"), blocks)
+        rows = np.bincount(table.block, self.log.column("rows"), blocks)
+        past = self.log.past
+        return (loss, rows) if past is None else (loss + past.loss, rows + past.rows)
+
+    # ------------------------------------------------------------------------- inside
+
+    def _kept(self, through: int | None) -> Table:
+        """The records kept; those after cycle `through` keep their place, with no weight."""
+        table = self.log.table()
+        if through is None:
+            return table
+        past = self.log.past
+        if past is not None and past.cycle.max() > through:
+            self._over_budget(f"through={through}")
+        return table._replace(weight=np.where(table.cycle <= through, table.weight, 0.0))
+
+    def _read(
+        self, choose: Callable[[Table, Member], Picks], member: Member, through: int | None
+    ) -> tuple[Array, Array]:
+        """[models, d+1, C] a read-out of the records kept, and which models have any."""
+        picks = choose(self._kept(through), member)
+        seen = np.zeros(member.models, dtype=bool)
+        seen[picks.model] = True
+        return self.log.combine(picks, member.models), seen
+
+    def _means(self, member: Member, through: int | None) -> tuple[Array, Array]:
+        """Each model's mean over the records kept and the past, and which models have any."""
+        running = self.log.running
+        if running is not None and through is None:
+            if member.is_own:
+                return running.mean.copy(), running.weight > 0
+            nothing = [Mean(0 * running.mean[0], 0.0)] * member.models
+            return _merged(nothing, running.mean, running.weight, member)
+        values, seen = self._read(average.block_means, member, through)
+        past = self.log.past
+        if past is None:
+            return values, seen
+        table = self._kept(through)
+        weight = member.totals(np.bincount(table.block, table.weight, self._run_blocks))
+        kept = [Mean(value, float(each)) for value, each in zip(values, weight, strict=True)]
+        return _merged(kept, past.mean, past.weight, member)
+
+    def _consensus(self, through: int | None) -> Array:
+        value, seen = self._means(one_model(self._run_blocks), through)
+        if not seen[0]:
+            raise ValueError("nothing was learnt: no step of this run has any weight")
+        return value
+
+    def _shortened(self, through: int | None) -> list[Array]:
+        """The cycles that are kept of each model of which others were dropped."""
+        past = self.log.past
+        if past is None:
+            return []
+        picks = average.block_means(self._kept(through), self.member)
+        cycle = self.log.table().cycle[picks.record]
+        return [cycle[picks.model == model] for model in np.flatnonzero(self.member.totals(past.weight))]
+
+    def _over_budget(self, what: str) -> None:
+        raise ValueError(
+            f"{what} needs cycles that were dropped to stay within memory={self.log.budget:,} bytes: "
+            "train with a larger memory="
+        )
+
+    def _model(self, found: tuple[Array, Array], name: str, through: int | None) -> Pluralistic:
+        values, seen = found
+        fallback = tuple(int(block) for block in np.flatnonzero(~seen))
+        if fallback:
+            values = np.array(values)
+            values[list(fallback)] = self._consensus(through)
+            warnings.warn(
+                f"{name}: block(s) {', '.join(map(str, fallback))} were never visited and hold "
+                "the consensus mean",
+                stacklevel=3,
+            )
+        return self._wrap(values, fallback)
+
+    def _wrap(self, values: Array, fallback: tuple[int, ...] = ()) -> Pluralistic:
+        """Models as [blocks, C, d+1]; one model is spread over all blocks."""
+        if len(values) != self.blocks:
+            values = np.broadcast_to(values, (self.blocks, *values.shape[1:]))
+        weights = np.swapaxes(values, 1, 2).view()
+        return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback)
+
+
+def _merged(first: list[Mean], mean: Array, weight: Array, member: Member) -> tuple[Array, Array]:
+    """Means by block merged into each model's first; which models have any."""
+    total = list(first)
+    for block, model, share in zip(member.block, member.model, member.share, strict=True):
+        if weight[block] > 0:
+            total[model] = merge(total[model], Mean(mean[block], float(share * weight[block])))
+    values = np.stack([each.value for each in total]).astype(mean.dtype)
+    return values, np.array([each.weight > 0 for each in total])

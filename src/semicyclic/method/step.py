@@ -1,0 +1,87 @@
+"""Step sizes (SPEC B2, B4, K7): how far a chain moves along a gradient.
+
+`radius` is B, the norm of the best solution one hopes to match; `lipschitz` is G, a bound on
+the gradient's norm (for a linear model the loss's own constant times max ||x||).
+"""
+
+from dataclasses import dataclass
+from math import inf, isfinite, sqrt
+
+SGD, DUAL, ADAGRAD = range(3)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A rule for step sizes.
+
+    rule: SGD (a constant step), DUAL (dual averaging) or ADAGRAD (per coordinate).
+    size: the constant step, or B/G where the step depends on the number of steps, or
+        AdaGrad's rate.
+    horizon: 0 for a constant step; else the step is size / sqrt(horizon * T).
+    total: T where the caller knows it and the rows do not tell (a stream).
+    box: AdaGrad's bound on every |w_j|.
+    """
+
+    rule: int
+    size: float
+    horizon: float = 0.0
+    total: int | None = None
+    box: float = inf
+
+    def __post_init__(self) -> None:
+        if not (isfinite(self.size) and self.size > 0):
+            raise ValueError(f"step size {self.size!r}: must be positive and finite, such as 0.5")
+        if not self.box > 0:
+            raise ValueError(f"box={self.box!r}: the bound on each weight must be positive")
+        if self.total is not None and self.total < 1:
+            raise ValueError(f"total={self.total!r}: the number of steps must be at least 1")
+
+    def eta(self, steps: float | None) -> float:
+        """The step size of a chain that will make `steps` steps."""
+        if self.horizon == 0.0:
+            return self.size
+        steps = self.total if self.total is not None else steps
+        if steps is None:
+            raise ValueError(
+                "this step size depends on the number of steps, which a stream does not tell: "
+                "give it as total=, or use step.dual_averaging(), which needs none"
+            )
+        return self.size / sqrt(self.horizon * max(steps, 1))
+
+
+def constant(size: float) -> Step:
+    """The same step throughout; regret B^2 / (2 eta) + eta T G^2 / 2."""
+    return Step(SGD, size)
+
+
+def paper(radius: float = 1.0, *, lipschitz: float = 1.0, total: int | None = None) -> Step:
+    """B / (G sqrt(2 T)), as in Theorem 3; separate chains use their own T (SPEC B5)."""
+    return Step(SGD, radius / lipschitz, horizon=2.0, total=total)
+
+
+def tight(radius: float = 1.0, *, lipschitz: float = 1.0, total: int | None = None) -> Step:
+    """B / (G sqrt(T)), the best constant step: regret B G sqrt(T)."""
+    return Step(SGD, radius / lipschitz, horizon=1.0, total=total)
+
+
+def dual_averaging(radius: float = 1.0, *, lipschitz: float = 1.0) -> Step:
+    """w_{t+1} = -B / (G sqrt(2 (t+1))) times the sum of gradients: no T needed (SPEC B4).
+
+    Regret at most sqrt(2) G B sqrt(T) for every T, without projection. Starts from zero.
+    """
+    return Step(DUAL, radius / lipschitz / sqrt(2.0))
+
+
+def adagrad(rate: float = 0.5, *, box: float = inf) -> Step:
+    """Per-coordinate steps rate / sqrt(sum of squared gradients so far).
+
+    With a box |w_j| <= D the regret is at most (2 D^2 / rate + rate) sum_j sqrt(sum_t g_tj^2),
+    least at rate = sqrt(2) D, and Theorem 3 holds for the read-outs. Without a box it is a
+    useful method with no guarantee claimed.
+    """
+    return Step(ADAGRAD, rate, box=box)
+
+
+def of(step_size: "float | Step") -> Step:
+    """A number is a constant step."""
+    return step_size if isinstance(step_size, Step) else constant(float(step_size))
