@@ -134,6 +134,11 @@ def run(problem: Problem, start: Array | None = None) -> tuple[list[Step], float
             g = problem.table[block, j] * gradient
             if problem.rule == "adagrad":
                 squares[j] += g**2
+                # A first gradient that all but cancels has no direction to speak of.
+                felt = [r for r in rows if weight[r] > 0]
+                touched = np.broadcast_to((X[felt] != 0).any(axis=0), g.shape)
+                if problem.table[block, j]:
+                    kink = min(kink, float(np.sqrt(squares[j][touched]).min(initial=inf)))
                 move = np.where(g == 0, 0, g / np.sqrt(np.where(squares[j] == 0, 1, squares[j])))
                 if problem.table[block, j]:
                     V[j] = np.clip(V[j] - problem.eta[chain] * move, -problem.box, problem.box)

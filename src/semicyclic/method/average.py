@@ -37,7 +37,10 @@ def merge(a: Mean, b: Mean) -> Mean:
 
 
 class Table(NamedTuple):
-    """What is known of each record of a run, in order: its visit's place, and its weight."""
+    """What is known of each record of a run, in order: its visit's place, and its weight.
+
+    A negative weight marks a record that is not to be used.
+    """
 
     cycle: Array
     block: Array
@@ -116,13 +119,13 @@ def fading(table: Table, member: Member, half_life: float) -> Picks:
 
 def block_lasts(table: Table, member: Member) -> Picks:
     """The iterate after each model's latest visit (what the paper's experiment uses)."""
-    model, record, _ = _held(table, member)
+    model, record, _ = _held(table, member, weightless=True)
     final = np.r_[model[1:] != model[:-1], np.ones(min(len(model), 1), bool)]
     ones = np.ones(int(final.sum()))
     return Picks(model[final], record[final], 0 * ones, ones)
 
 
-def _held(table: Table, member: Member) -> tuple[Array, Array, Array]:
+def _held(table: Table, member: Member, *, weightless: bool = False) -> tuple[Array, Array, Array]:
     """Every (model, record) in which the model has a share, and that share of its weight.
 
     Sorted by model, then in the order of the records.
@@ -136,8 +139,8 @@ def _held(table: Table, member: Member) -> tuple[Array, Array, Array]:
     record, entry = record[order], entry[order]
     model = member.model[entry]
     share = member.share[entry] * table.weight[record]
-    heavy = share > 0
-    return model[heavy], record[heavy], share[heavy]
+    used = share >= 0 if weightless else share > 0
+    return model[used], record[used], share[used]
 
 
 def _cycles_ago(model: Array, cycle: Array) -> Array:

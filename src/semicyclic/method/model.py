@@ -107,7 +107,7 @@ class Pluralistic:
             raise ValueError(f"loss {self.loss.name} predicts numbers, not classes: use predict")
         score = self.score(rows, **where)
         code = (score > 0).astype(int) if score.ndim == 1 else score.argmax(axis=1)
-        return np.asarray(self.classes)[code]
+        return np.asarray(np.asarray(self.classes)[code])
 
     def mixture(self, share: Sequence[float]) -> Array:
         """sum_i a(i) w^i, one set of weights [C, d+1] for a client with availability `share`."""

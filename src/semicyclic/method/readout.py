@@ -132,7 +132,8 @@ class Log:
         """Rebuild sums from a trace; also, where asked for, the vectors and squares at its end."""
         order = np.argsort(picks.record, kind="stable")
         record, model = picks.record[order], picks.model[order]
-        per_step = picks.mean[order] / self.column("weight")[record]
+        weight = self.column("weight")[record]
+        per_step = np.divide(picks.mean[order], weight, out=np.zeros(len(weight)), where=weight > 0)
         held = per_step * self.column("mass")[record] + picks.last[order] * self.column("scale")[record]
         first = np.searchsorted(record, np.arange(sum(len(kept.cycle) for kept in self.pages) + 1))
         out = np.zeros((self.start.shape[2], self.start.shape[1], models), self.start.dtype)

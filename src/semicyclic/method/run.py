@@ -191,14 +191,14 @@ class Run:
     # ------------------------------------------------------------------------- inside
 
     def _kept(self, through: int | None) -> Table:
-        """The records kept; those after cycle `through` keep their place, with no weight."""
+        """The records kept; those after cycle `through` keep their place, marked as unused."""
         table = self.log.table()
         if through is None:
             return table
         past = self.log.past
         if past is not None and past.cycle.max() > through:
             self._over_budget(f"through={through}")
-        return table._replace(weight=np.where(table.cycle <= through, table.weight, 0.0))
+        return table._replace(weight=np.where(table.cycle <= through, table.weight, -1.0))
 
     def _read(
         self, choose: Callable[[Table, Member], Picks], member: Member, through: int | None
@@ -222,7 +222,8 @@ class Run:
         if past is None:
             return values, seen
         table = self._kept(through)
-        weight = member.totals(np.bincount(table.block, table.weight, self._run_blocks))
+        used = np.maximum(table.weight, 0.0)
+        weight = member.totals(np.bincount(table.block, used, self._run_blocks))
         kept = [Mean(value, float(each)) for value, each in zip(values, weight, strict=True)]
         return _merged(kept, past.mean, past.weight, member)
 

@@ -1,0 +1,169 @@
+"""Small random streams, as the package and as the oracle see them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import strategies as st
+
+from semicyclic.method import basis as bases
+from semicyclic.method import chain, kernels, train
+from semicyclic.method import loss as losses
+from semicyclic.method import step as steps
+from semicyclic.method.basis import Basis
+from semicyclic.method.loss import Loss
+from semicyclic.method.rows import Rows
+from semicyclic.method.run import Run
+from tests import oracle
+
+Array = npt.NDArray[Any]
+
+
+class Case(NamedTuple):
+    """A stream, the settings of a run, and the same for the oracle."""
+
+    rows: Rows
+    blocks: int
+    basis: Basis
+    settings: dict[str, Any]
+    problem: oracle.Problem
+
+
+LOSSES: dict[str, Loss] = {
+    "logistic": losses.logistic,
+    "hinge": losses.hinge,
+    "squared": losses.squared,
+    "absolute": losses.absolute,
+    "quantile": losses.quantile(0.3),
+    "softmax": losses.softmax(3),
+}
+
+# How a run is computed and kept: the plain chain, or the compiled one with each of its ways.
+WAYS = ("plain", "table, summing", "table, lagging", "trace", "trace, running")
+
+
+@contextmanager
+def way(name: str) -> Iterator[dict[str, Any]]:
+    """Settings and patches that make `train` go the way called `name`."""
+    traced, summing = name.startswith("trace"), name.endswith("ing") and not name.endswith("lagging")
+    with (
+        mock.patch.object(train, "_is_traced", lambda *_: traced),
+        mock.patch.object(kernels, "_sums_iterates", lambda *_: summing),
+    ):
+        yield {"engine": chain} if name == "plain" else {}
+
+
+def itinerary(rng: np.random.Generator, blocks: int, n: int) -> tuple[Array, Array]:
+    """(cycle, block) of n rows: visits of any length, blocks in any order, some left out."""
+    cycle, block = [], []
+    k = 0
+    while len(cycle) < n:
+        for i in rng.permutation(blocks) if rng.random() < 0.3 else range(blocks):
+            length = int(rng.integers(0, 6))
+            cycle += [k] * length
+            block += [int(i)] * length
+        k += 1
+    return np.array(cycle[:n]), np.array(block[:n])
+
+
+def case(
+    seed: int,
+    *,
+    loss: str = "logistic",
+    kind: str = "single",
+    rule: str = "sgd",
+    batch_size: int = 3,
+    radius: float = float("inf"),
+    weighted: bool = False,
+    intercept: bool = True,
+    dtype: type = np.float64,
+    n: int = 60,
+) -> Case:
+    """A random stream of n rows in up to four blocks, and a run on it."""
+    rng = np.random.default_rng(seed)
+    blocks, d = int(rng.integers(1, 5)), int(rng.integers(1, 7))
+    # Quarters are exact in float32 too; but they cancel, which adaptive steps cannot abide.
+    X = rng.normal(size=(n, d)).astype(dtype) if rule == "adagrad" else rng.integers(-4, 5, (n, d)) / 4
+    X = X.astype(float) * (rng.random((n, d)) < 0.6)
+    cycle, block = itinerary(rng, blocks, n)
+    classes = 3 if loss == "softmax" else 1
+    if loss == "softmax":
+        y = rng.integers(0, 3, n).astype(float)
+        y[:3] = [0, 1, 2]
+        target = y
+    elif LOSSES[loss].classes:
+        y = rng.integers(0, 2, n).astype(float)
+        y[:2] = [0, 1]
+        target = 2 * y - 1
+    else:
+        y = target = rng.normal(size=n).astype(dtype).astype(float)
+    weight = rng.integers(0, 8, n) / 4 if weighted else None
+    basis = make_basis(kind, blocks, rng)
+    eta = float(rng.uniform(0.05, 0.8))
+    step: Any = {"sgd": eta, "dual": steps.dual_averaging(eta), "adagrad": steps.adagrad(eta, box=0.7)}[rule]
+    settings: dict[str, Any] = {"loss": LOSSES[loss], "step_size": step, "batch_size": batch_size}
+    if radius < float("inf"):
+        settings["radius"] = radius
+    rows = Rows(X, y, block=block, cycle=cycle, weight=weight, intercept=intercept, dtype=dtype)
+    problem = oracle.Problem(
+        X=X,
+        target=target,
+        cycle=cycle,
+        block=block,
+        batch_size=batch_size,
+        loss=loss,
+        level=0.3,
+        classes=classes,
+        table=dense_table(basis),
+        chain=basis.chain.tolist(),
+        rule=rule,
+        eta=[eta / np.sqrt(2) if rule == "dual" else eta] * basis.chains,
+        radius=radius,
+        box=0.7 if rule == "adagrad" else float("inf"),
+        weight=weight,
+        intercept=intercept,
+    )
+    return Case(rows, blocks, basis, settings, problem)
+
+
+def make_basis(kind: str, blocks: int, rng: np.random.Generator) -> Basis:
+    """One of the bases the package knows, or any other."""
+    if kind == "single":
+        return bases.single(blocks)
+    if kind == "separate":
+        return bases.separate(blocks)
+    if kind == "residual":
+        return bases.residual(blocks)
+    if kind == "residuals":
+        return bases.residual(blocks, range(blocks), (np.arange(blocks) // 2).tolist())
+    if kind == "fourier":
+        return bases.fourier(blocks, 2)
+    table = rng.integers(-2, 3, (blocks, 3)) / 2
+    table[:, 0] = 0.5
+    table[0, 2] = 1.0
+    return bases.of(table)
+
+
+KINDS = ("single", "separate", "residual", "residuals", "fourier", "any")
+
+
+def dense_table(basis: Basis) -> Array:
+    """[m, M] the coefficients of a basis."""
+    table = np.zeros((basis.blocks, basis.vectors))
+    for block in range(basis.blocks):
+        for vector, coefficient in zip(basis.active[block], basis.coefficient[block], strict=True):
+            if vector >= 0:
+                table[block, vector] = coefficient
+    return table
+
+
+def trained(made: Case, name: str, **more: Any) -> Run:
+    """The run of a case, gone the way called `name`."""
+    with way(name) as settings:
+        return train.chain(made.rows, made.blocks, made.basis, **made.settings, **settings, **more)
+
+
+seeds = st.integers(0, 2**32 - 1)
