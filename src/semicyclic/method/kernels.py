@@ -44,7 +44,7 @@ def advance(
     """
     line = _takes_line(plan, state)
     shape = state.vectors.shape[1:]
-    summing = line and (page.is_table or running is not None) and _sums_iterates(layout, shape[0])
+    summing = line and (running is not None or (page.is_table and _sums_iterates(layout, shape[0])))
     sums = np.zeros(shape[0] if summing else 0)
     lag = np.zeros(shape, state.vectors.dtype)
     means = running or Running(np.zeros((0, *shape), state.vectors.dtype), np.zeros(0))
