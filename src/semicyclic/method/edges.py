@@ -48,7 +48,7 @@ def _from_pairs(period: int, pairs: list[Any], labels: tuple[str, ...] | None) -
         if end != start:
             # Where a block's end lies beyond the next one's start, going round from its own start.
             length = (end - spans[here][0]) % period or period
-            room = (start - spans[here][0]) % period or period
+            room = (start - spans[here][0]) % period
             fault = "overlap" if length > room else "leave a gap"
             raise ValueError(
                 f"edges: block {pairs[here]!r} and block {pairs[after]!r} {fault}: each block "

@@ -145,9 +145,10 @@ def _look_up(columns: ByColumn, deeds: Any, at: Any, push: Any, step: Any) -> An
     """Fetch the push and the step of the next cells; where the window ends.
 
     Deeds lie far apart. Fetched one by one, each would be waited for before it is known
-    which record comes next; fetched together, they come at the same time.
+    which record comes next; fetched together, they come at the same time. Windows end at the
+    same cells wherever a thread began, or sums would be rounded differently.
     """
-    count = min(WINDOW, len(columns.row) - at)
+    count = min(WINDOW - at % WINDOW, len(columns.row) - at)
     for k in range(np.uint64(count)):
         p = np.uint64(at) + k
         deed = np.uint64(columns.row[p])

@@ -110,5 +110,5 @@ def softmax_slopes(score: Any, target: Any, slope: Any, value: Any) -> Any:
         own = np.int64(target[r])
         for c in range(score.shape[1]):
             slope[r, c] /= total
-        value[r] = np.log(total) + top - score[r, own]
+        value[r] = np.log(total) + (top - score[r, own])
         slope[r, own] -= 1

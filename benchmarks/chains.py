@@ -1,0 +1,171 @@
+"""Benchmarks of the chain: against scikit-learn, against C, and as m and d grow."""
+
+import ctypes
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import SGDClassifier
+
+from benchmarks.streams import Stream, stream
+from benchmarks.timing import Figure, at_least, at_most, best_of
+from semicyclic.method import train
+from semicyclic.method.loss import logistic
+from semicyclic.method.pack import Packed, pack
+
+STEP = 0.9
+REPEATS = 9
+
+
+def _sklearn(data: Stream, *, average: bool) -> Callable[[], object]:
+    """One pass as scikit-learn does it fastest: given order, no penalty."""
+
+    def fit() -> object:
+        model = SGDClassifier(loss="log_loss", penalty=None, shuffle=False, average=average)
+        return model.partial_fit(data.X, data.y, classes=[0, 1])
+
+    return fit
+
+
+def _packed(data: Stream, blocks: int, cycles: int) -> Packed:
+    return pack(data.rows(blocks, cycles), blocks, loss=logistic)
+
+
+def chain() -> list[Figure]:
+    """The chain on packed rows against scikit-learn's partial_fit."""
+    data = stream()
+    rows = _packed(data, 6, 10)
+    time = best_of(
+        REPEATS,
+        sklearn=_sklearn(data, average=False),
+        chain=lambda: train.consensus(rows, step_size=STEP),
+    )
+    return [at_least("scikit-learn / chain", time["sklearn"] / time["chain"], 5.0)]
+
+
+def chain_packed() -> list[Figure]:
+    """The same from CSR: checks, cutting into visits and laying out included."""
+    data = stream()
+    time = best_of(
+        REPEATS,
+        sklearn=_sklearn(data, average=False),
+        chain=lambda: train.consensus(_packed(data, 6, 10), step_size=STEP),
+    )
+    return [at_least("scikit-learn / (packing + chain)", time["sklearn"] / time["chain"], 1.5)]
+
+
+def chain_c() -> list[Figure]:
+    """Against the same loops and layout in C, the faster of two sets of flags."""
+    rows = _packed(stream(), 6, 10)
+    jobs: dict[str, Callable[[], object]] = {"chain": lambda: train.consensus(rows, step_size=STEP)}
+    with tempfile.TemporaryDirectory() as folder:
+        weights = {}
+        for name, flags in (("c", ()), ("c_fast_math", ("-ffast-math",))):
+            jobs[name] = _compiled(rows, Path(folder) / f"{name}.so", flags, weights, name)
+        time = best_of(REPEATS, **jobs)
+    last = train.consensus(rows, step_size=STEP).last().weights[0, 0]
+    assert np.allclose(weights["c"], last, atol=1e-3), "C and the chain do not do the same"
+    return [at_most("chain / C", time["chain"] / min(time["c"], time["c_fast_math"]), 1.2)]
+
+
+def _compiled(
+    rows: Packed, library: Path, flags: tuple[str, ...], weights: dict[str, Any], name: str
+) -> Callable[[], object]:
+    compiler = shutil.which("gcc")
+    if compiler is None:
+        raise SystemExit("chain-c needs gcc")
+    source = Path(__file__).with_name("chain.c")
+    command = [
+        compiler,
+        "-O3",
+        "-march=native",
+        *flags,
+        "-shared",
+        "-fPIC",
+        str(source),
+        "-o",
+        str(library),
+        "-lm",
+    ]
+    subprocess.run(command, check=True)
+    function = ctypes.CDLL(str(library)).chain
+    function.restype = ctypes.c_double
+    layout, width = rows.layout, rows.width + 1
+
+    def run() -> object:
+        w, sums = np.zeros(width, np.float32), np.zeros(width)
+        tables = [np.empty((len(layout.block), width), np.float32) for _ in range(2)]
+        arrays = [layout.columns, layout.values, layout.starts, layout.targets, layout.steps, layout.visits]
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+        sizes = [ctypes.c_int64(len(layout.block)), ctypes.c_int64(width), ctypes.c_double(STEP)]
+        out = [ctypes.c_void_p(array.ctypes.data) for array in (w, sums, *tables)]
+        weights[name] = w
+        return function(*pointers, *sizes, *out)
+
+    return run
+
+
+def pluralistic() -> list[Figure]:
+    """Pluralistic means, m=6, against scikit-learn with average=True and against the plain chain."""
+    data = stream()
+    rows = _packed(data, 6, 10)
+    time = best_of(
+        REPEATS,
+        sklearn=_sklearn(data, average=True),
+        plain=lambda: train.consensus(rows, step_size=STEP),
+        pluralistic=lambda: train.pluralistic(rows, step_size=STEP).mean(),
+    )
+    return [
+        at_least("scikit-learn average=True / pluralistic", time["sklearn"] / time["pluralistic"], 4.5),
+        at_most("pluralistic / plain", time["pluralistic"] / time["plain"], 1.25),
+    ]
+
+
+def growth_m() -> list[Figure]:
+    """1440 blocks against 6, all means read out."""
+    few, many = (_packed(stream(), blocks, 10) for blocks in (6, 1440))
+    time = best_of(
+        REPEATS,
+        few=lambda: train.pluralistic(few, step_size=STEP).mean(),
+        many=lambda: train.pluralistic(many, step_size=STEP).mean(),
+    )
+    return [at_most("m=1440 / m=6", time["many"] / time["few"], 1.3)]
+
+
+def growth_d() -> list[Figure]:
+    """2^20 hashed columns against 1024, m=24, all 24 means read out.
+
+    Twice: on rows packed beforehand (for the large ones by column too, as read-outs
+    need them), and from CSR with all packing included.
+    """
+    small, large = stream(), stream(2**20)
+    figures = []
+    for cycles in (10, 100):
+        narrow, wide = _packed(small, 24, cycles), _packed(large, 24, cycles)
+
+        def whole(data: Stream, cycles: int = cycles) -> object:
+            return train.pluralistic(_packed(data, 24, cycles), step_size=STEP).mean()
+
+        def ready(rows: Packed) -> object:
+            return train.pluralistic(rows, step_size=STEP).mean()
+
+        time = best_of(
+            5,
+            narrow=lambda narrow=narrow: ready(narrow),  # type: ignore[misc]
+            wide=lambda wide=wide: ready(wide),  # type: ignore[misc]
+            narrow_whole=lambda: whole(small),
+            wide_whole=lambda: whole(large),
+        )
+        figures += [
+            at_most(f"d=2^20 / d=1024, K={cycles}, packed", time["wide"] / time["narrow"], 4.0),
+            at_most(
+                f"d=2^20 / d=1024, K={cycles}, packing included",
+                time["wide_whole"] / time["narrow_whole"],
+                4.0,
+            ),
+        ]
+    return figures
