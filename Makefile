@@ -17,7 +17,7 @@ demo: $(VENV)/installed
 	$(BIN)/semicyclic demo
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest -m 'not slow' -n $(WORKERS) --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m 'not slow' -n $(WORKERS) --dist loadfile --cov --cov-report=term:skip-covered
 
 test-slow: $(VENV)/installed
 	$(BIN)/python -m pytest -m slow -n $(WORKERS)

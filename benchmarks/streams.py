@@ -20,8 +20,14 @@ class Stream(NamedTuple):
 
     def rows(self, blocks: int, cycles: int) -> Rows:
         """The stream as `cycles` equal passes through `blocks` equal blocks."""
-        visit = np.arange(ROWS) * (blocks * cycles) // ROWS
-        return Rows(self.X, self.y, block=visit % blocks, cycle=visit // blocks)
+        cycle, block = calendar(blocks, cycles)
+        return Rows(self.X, self.y, block=block, cycle=cycle)
+
+
+@cache
+def calendar(blocks: int, cycles: int) -> tuple[Any, Any]:
+    """(cycle, block) of every row, in equal visits."""
+    return np.divmod(np.arange(ROWS) * (blocks * cycles) // ROWS, blocks)
 
 
 @cache

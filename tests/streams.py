@@ -50,15 +50,16 @@ def way(name: str) -> Iterator[dict[str, Any]]:
     """Settings and patches that make `train` go the way called `name`."""
     traced, summing = name.startswith("trace"), name.endswith("ing") and not name.endswith("lagging")
     with (
-        mock.patch.object(train, "_is_traced", lambda *_: traced),
-        mock.patch.object(kernels, "_sums_iterates", lambda *_: summing),
+        mock.patch.object(train, "_is_traced", return_value=traced),
+        mock.patch.object(kernels, "_sums_iterates", return_value=summing),
     ):
         yield {"engine": chain} if name == "plain" else {}
 
 
 def itinerary(rng: np.random.Generator, blocks: int, n: int) -> tuple[Array, Array]:
     """(cycle, block) of n rows: visits of any length, blocks in any order, some left out."""
-    cycle, block = [], []
+    cycle: list[int] = []
+    block: list[int] = []
     k = 0
     while len(cycle) < n:
         for i in rng.permutation(blocks) if rng.random() < 0.3 else range(blocks):

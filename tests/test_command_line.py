@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import semicyclic as sc
+from semicyclic import cli
 
 COMMAND = [sys.executable, "-m", "semicyclic.cli"]
 
@@ -41,6 +42,22 @@ def test_the_demo_prints_every_block_and_writes_its_results(tmp_path: Path) -> N
     assert again.returncode == 0
     first, second = (tmp_path / name / "results.json" for name in ("new", "again"))
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_the_demo_runs_in_memory_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a terminal would see it: with a line that says what is being done."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with pytest.raises(SystemExit) as end:
+        cli.main(["demo", "--out", str(tmp_path)])
+    assert end.value.code in (0, None)
+    assert "i.i.d." in capsys.readouterr().out
+    assert (tmp_path / "results.json").exists()
+    with pytest.raises(SystemExit) as end:
+        cli.main(["demo", "--seed", "-5"])
+    assert end.value.code == 1
+    assert capsys.readouterr().err == "semicyclic: --seed -5: must be 0 or more\n"
 
 
 def test_help_has_an_example() -> None:

@@ -56,7 +56,7 @@ def test_the_number_of_threads_changes_no_bit(threads: int) -> None:
     packed = sc.pack(rows, 12, loss=sc.loss.logistic, batch_size=16)
     found = []
     for cores in (1, threads):
-        with mock.patch.object(readout.os, "cpu_count", lambda cores=cores: cores):
+        with mock.patch.object(os, "cpu_count", return_value=cores):
             run = train.pluralistic(packed, step_size=0.5)
             assert run.log.running is None
             assert not run.log.pages[0].page.is_table
@@ -75,9 +75,9 @@ def test_large_models_read_out_by_column_equal_those_from_a_table() -> None:
     rows = sc.Rows(X, rng.integers(0, 2, n), block=block, dtype=np.float64)
     for method in (train.pluralistic, train.separate, train.residual):
         for step in (0.5, sc.step.adagrad(0.3), sc.step.dual_averaging(0.5)):
-            with mock.patch.object(train, "_is_traced", lambda *_: False):
+            with mock.patch.object(train, "_is_traced", return_value=False):
                 table = method(rows, m, step_size=step, batch_size=4)
-            with mock.patch.object(train, "_is_traced", lambda *_: True):
+            with mock.patch.object(train, "_is_traced", return_value=True):
                 trace = method([rows[:900], rows[900:]], m, step_size=step, batch_size=4)
             with mock.patch.object(readout, "SHARES", 1):
                 for read in ("mean", "last", "consensus"):

@@ -1,6 +1,7 @@
 """Read-outs of one run: what each means, what it needs, and what it refuses."""
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 import semicyclic as sc
 from semicyclic.method import average, train
 from semicyclic.method.average import Mean, merge
-from tests import oracle
+from tests import oracle, streams
 from tests.oracle import Step
 from tests.streams import WAYS, Case, case, seeds, trained
 
@@ -165,7 +166,7 @@ def test_soft_membership_weighs_every_step_by_its_share(way: str, seed: int) -> 
 
 @pytest.mark.parametrize("kind", ["separate", "residual"])
 def test_only_the_single_chain_can_be_cut_anew(kind: str) -> None:
-    made = next(made for made in map(lambda s: case(s, kind=kind), range(9)) if made.blocks > 1)
+    made = next(made for made in (case(seed, kind=kind) for seed in range(9)) if made.blocks > 1)
     with pytest.raises(ValueError, match="need a run of their own"):
         trained(made, "trace").coarser(1, groups=[0] * made.blocks)
 
@@ -173,9 +174,9 @@ def test_only_the_single_chain_can_be_cut_anew(kind: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_block_never_visited_gets_the_consensus_mean_and_says_so(way: str) -> None:
     rows = sc.Rows([[1.0], [2.0], [3.0]], [0, 1, 1], block=[0, 2, 2], dtype=np.float64)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), streams.way(way) as more:
         warnings.simplefilter("error")
-        run = sc.train.pluralistic(rows, 4, batch_size=1)
+        run = sc.train.pluralistic(rows, 4, batch_size=1, **more)
         with pytest.raises(UserWarning, match=r"block\(s\) 1, 3 were never visited"):
             run.mean()
     for model in (run.mean(), run.last(), run.tail(1), run.fading(2.0)):
@@ -227,7 +228,7 @@ def test_the_reservoir_does_not_depend_on_how_the_stream_is_cut() -> None:
 
 
 def test_random_without_a_reservoir_says_what_to_do() -> None:
-    with pytest.raises(ValueError, match="reservoir=numpy.random.default_rng"):
+    with pytest.raises(ValueError, match=r"reservoir=numpy\.random\.default_rng"):
         trained(case(0), "trace").random()
 
 
@@ -253,8 +254,6 @@ def test_a_small_budget_changes_no_mean_and_no_last(
 
 
 def trained_in_parts(made: Case, way: str, memory: int) -> sc.Run:
-    from tests import streams
-
     with streams.way(way) as more:
         parts = [made.rows[low : low + 10] for low in range(0, len(made.rows), 10)]
         return train.chain(parts, made.blocks, made.basis, **made.settings, **more, memory=memory)
@@ -266,11 +265,12 @@ def test_what_was_dropped_is_refused_naming_the_budget(way: str) -> None:
     run = trained_in_parts(made, way, 1)
     held = len(np.unique(run.log.table().cycle))
     assert held < len(np.unique(made.problem.cycle))
-    for call in (
+    refused: list[Callable[[], object]] = [
         lambda: run.tail(100),
         lambda: run.fading(1000.0),
         lambda: run.mean(through=int(made.problem.cycle[0])),
-    ):
+    ]
+    for call in refused:
         with pytest.raises(ValueError, match="memory=1 bytes: train with a larger memory="):
             call()
 
@@ -286,13 +286,14 @@ def test_what_is_kept_stays_within_the_budget() -> None:
 
 def test_bad_read_outs_are_refused() -> None:
     run = trained(case(0), "trace")
-    for call, sentence in (
+    refused: list[tuple[Callable[[], object], str]] = [
         (lambda: run.tail(0), "at least one cycle"),
         (lambda: run.fading(0.0), "positive number of cycles"),
         (lambda: run.coarser(2), "give groups="),
         (lambda: run.coarser(2, groups=[9] * run.blocks), "a number from 0 to 1"),
         (lambda: run.soft(np.ones((run.blocks, 2)), 2), "must be distributions"),
-    ):
+    ]
+    for call, sentence in refused:
         with pytest.raises(ValueError, match=sentence):
             call()
 

@@ -168,11 +168,9 @@ def test_identical_blocks_favour_the_single_chain_and_opposite_ones_the_separate
     assert mean_excess(5, **both, method=train.separate) < 0.5 * mean_excess(5, **both)
 
 
-@given(seed=single, m=st.integers(2, 5), radius=st.sampled_from([None, 1.5]))
+@given(seed=single, m=st.integers(2, 5))
 @settings(max_examples=30, deadline=None)
-def test_orthogonal_blocks_make_single_and_separate_chains_equal(
-    seed: int, m: int, radius: float | None
-) -> None:
+def test_orthogonal_blocks_make_single_and_separate_chains_equal(seed: int, m: int) -> None:
     """Section 4: disjoint features; each chain alone moves only its own support.
 
     Norm bound B / sqrt(m) for the separate chains: the same step for both.
@@ -188,14 +186,15 @@ def test_orthogonal_blocks_make_single_and_separate_chains_equal(
     T, B = len(block), 1.0
     own = B / np.sqrt(m) / np.sqrt(T / m)
     assert np.isclose(own, B / np.sqrt(T))
-    common: train.Settings = {"loss": sc.loss.absolute, "batch_size": 1}
+    common: dict[str, Any] = {"loss": sc.loss.absolute, "batch_size": 1}
     whole = train.pluralistic(rows, m, step_size=sc.step.tight(B), **common)
     parts = train.separate(rows, m, step_size=sc.step.tight(B / np.sqrt(m)), **common)
     for b in range(m):
         support = slice(b * d, (b + 1) * d)
-        for read in (lambda run: run.mean(), lambda run: run.last()):
-            one, other = read(whole).weights[b, 0, support], read(parts).weights[b, 0, support]
-            assert np.abs(one - other).max() <= 1e-12
+        pairs = ((whole.mean(), parts.mean()), (whole.last(), parts.last()))
+        for one, other in pairs:
+            gap = one.weights[b, 0, support] - other.weights[b, 0, support]
+            assert np.abs(gap).max() <= 1e-12
 
 
 @pytest.mark.slow
@@ -213,7 +212,7 @@ def test_importance_weights_keep_theorem_3_for_the_target_mixture() -> None:
         X = np.eye(2)[rng.integers(0, 2, len(block))]
         y = np.where(X[:, 0] == 1, np.where(block == 0, 1.0, -1.0), 0.7)
         rows = sc.Rows(X, y, block=block, intercept=False, dtype=np.float64)
-        settings_: train.Settings = {"loss": sc.loss.absolute, "step_size": sc.step.tight(), "batch_size": 1}
+        settings_: dict[str, Any] = {"loss": sc.loss.absolute, "step_size": sc.step.tight(), "batch_size": 1}
         w = train.pluralistic(rows, 2, target=target, **settings_).mean().weights[:, 0, :2]
         risk = [0.5 * abs(w[b, 0] - (1 - 2 * b)) + 0.5 * abs(w[b, 1] - 0.7) for b in range(2)]
         # Any |w_1| <= 1 has the same target risk 1/2 there; the best w has w_2 = 0.7.

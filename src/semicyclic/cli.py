@@ -70,10 +70,10 @@ def demo(
         console.print(f"written: {path}", highlight=False)
 
 
-def main() -> None:
+def main(words: list[str] | None = None) -> None:
     """Run a command; say what went wrong in one sentence and exit with 1."""
     try:
-        app()
+        app(sys.argv[1:] if words is None else words)
     except (ValueError, OSError, ArithmeticError) as error:
         print(f"semicyclic: {error}", file=sys.stderr)
         sys.exit(1)

@@ -96,7 +96,7 @@ def residual(blocks: int, *groupings: Sequence[int]) -> Basis:
     return _basis(np.stack(active, axis=1), coefficient, np.zeros(blocks))
 
 
-def fourier(blocks: int, harmonics: int, middles: Sequence[float] | None = None) -> Basis:
+def fourier(blocks: int, harmonics: int, middles: npt.ArrayLike | None = None) -> Basis:
     """Weights that vary smoothly over the cycle: 1, cos(2 pi h t), sin(2 pi h t), h = 1..H.
 
     t is the middle of each block as a fraction of the cycle; equal blocks unless given.

@@ -148,21 +148,23 @@ def _score_rows(layout: Layout, w: Any, first: Any, last: Any, start: Any, score
 
 
 @inline
-def _move_rows(layout: Layout, w: Any, first: Any, last: Any, move: Any) -> Any:
+def _move_rows(layout: Layout, w: Any, first: Any, last: Any, move: Any, to: Any) -> Any:
     """w += c_r x_r for every row r."""
     columns, values, starts = layout.columns, layout.values, layout.starts
     for r in range(first, last):
-        c = move[r - first]
+        c = move[to + np.uint64(r - first)]
         for p in range(np.uint64(starts[r]), np.uint64(starts[r + 1])):
             w[np.uint64(columns[p])] += c * values[p]
 
 
 @inline
-def _move_rows_lagging(layout: Layout, w: Any, lag: Any, first: Any, last: Any, move: Any, until: Any) -> Any:
+def _move_rows_lagging(
+    layout: Layout, w: Any, lag: Any, first: Any, last: Any, move: Any, to: Any, until: Any
+) -> Any:
     """w += c_r x_r, and lag += until c_r x_r, for every row r."""
     columns, values, starts = layout.columns, layout.values, layout.starts
     for r in range(first, last):
-        c = move[r - first]
+        c = move[to + np.uint64(r - first)]
         for p in range(np.uint64(starts[r]), np.uint64(starts[r + 1])):
             j = np.uint64(columns[p])
             change = c * values[p]
@@ -178,11 +180,10 @@ def _run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any
     width = state.vectors.shape[1]
     longest = _longest(layout, span)
     score = np.empty(longest, state.vectors.dtype)
-    spare = np.empty(longest, state.vectors.dtype)
     value = np.empty(longest, state.vectors.dtype)
-    traced = page.slope.ravel()
-    behind = lag.ravel()
     tracing = len(page.mean) == 0
+    slope = page.slope.ravel() if tracing else np.empty(longest, state.vectors.dtype)
+    behind = lag.ravel()
     weighted = len(layout.weights) > 0
     start_row = layout.steps[span[0]]
     step = span[0]
@@ -202,19 +203,20 @@ def _run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any
             last = layout.steps[t + 1]
             count = last - first
             _score_rows(layout, w, first, last, w[width - 1], score)
-            slope = traced[first - start_row : last - start_row] if tracing else spare[:count]
-            slopes(plan.loss, plan.level, score[:count], layout.targets[first:last], slope, value[:count])
+            to = np.uint64(first - start_row if tracing else 0)
+            targets = (layout.targets, first)
+            slopes(plan.loss, plan.level, count, (score, 0), targets, (slope, to), value)
             weight = 1.0
             here = kind(0.0)
             if weighted:
                 total = kind(0.0)
-                for r in range(count):
-                    slope[r] *= layout.weights[first + r]
-                    here += value[r] * layout.weights[first + r]
-                    total += layout.weights[first + r]
+                for r in range(np.uint64(count)):
+                    slope[to + r] *= layout.weights[np.uint64(first) + r]
+                    here += value[r] * layout.weights[np.uint64(first) + r]
+                    total += layout.weights[np.uint64(first) + r]
                 weight = np.float64(total) / count
             else:
-                for r in range(count):
+                for r in range(np.uint64(count)):
                     here += value[r]
             page.loss[record] += here
             page.step_loss[record] += here / count
@@ -227,9 +229,9 @@ def _run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any
                 page.record[t - span[0]] = record
             gain = kind(eta / count)
             bias = kind(0.0)
-            for r in range(count):
-                slope[r] *= gain
-                bias += slope[r]
+            for r in range(np.uint64(count)):
+                slope[to + r] *= gain
+                bias += slope[to + r]
             bias *= kind(plan.intercept)
             if len(sums) > 0:
                 if alone:
@@ -237,11 +239,11 @@ def _run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any
                 else:
                     for j in range(width):
                         sums[j] += weight * w[j]
-                _move_rows(layout, w, first, last, slope)
+                _move_rows(layout, w, first, last, slope, to)
             elif tracing:
-                _move_rows(layout, w, first, last, slope)
+                _move_rows(layout, w, first, last, slope, to)
             else:
-                _move_rows_lagging(layout, w, behind, first, last, slope, kind(mass))
+                _move_rows_lagging(layout, w, behind, first, last, slope, to, kind(mass))
                 behind[width - 1] += kind(mass) * bias
             w[width - 1] += bias
             first = last
@@ -454,7 +456,8 @@ def _run_any(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any,
             if plan.loss == SOFTMAX:
                 softmax_slopes(score[:count], target, slope[:count], value[:count])
             else:
-                slopes(plan.loss, plan.level, score[:count, 0], target, slope[:count, 0], value[:count])
+                results = (slope[:, 0], 0)
+                slopes(plan.loss, plan.level, count, (score[:, 0], 0), (target, 0), results, value)
             weight = 1.0
             if len(layout.weights) > 0:
                 total = kind(0.0)

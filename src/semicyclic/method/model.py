@@ -1,6 +1,5 @@
 """The model: one set of weights per block, and the schedule that chooses among them."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +108,6 @@ class Pluralistic:
         code = (score > 0).astype(int) if score.ndim == 1 else score.argmax(axis=1)
         return np.asarray(np.asarray(self.classes)[code])
 
-    def mixture(self, share: Sequence[float]) -> Array:
+    def mixture(self, share: npt.ArrayLike) -> Array:
         """sum_i a(i) w^i, one set of weights [C, d+1] for a client with availability `share`."""
         return np.asarray(np.tensordot(np.asarray(share), self.weights, axes=1))

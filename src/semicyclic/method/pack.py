@@ -93,15 +93,19 @@ def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[A
             f"there are {len(values)} classes, loss {loss.name} takes {loss.classes}: "
             + ("use loss.softmax" if len(values) > 2 else "check classes=")
         )
-    order = np.argsort(values)
-    code = order[np.searchsorted(values, labels, sorter=order).clip(0, len(values) - 1)]
-    unknown = values[code] != labels
+    if len(values) == 2:
+        code = labels == values[1]
+        unknown = ~(code | (labels == values[0]))
+    else:
+        order = np.argsort(values)
+        code = order[np.searchsorted(values, labels, sorter=order).clip(0, len(values) - 1)]
+        unknown = values[code] != labels
     if unknown.any():
         row = int(unknown.argmax())
         known = ", ".join(repr(value) for value in values.tolist())
         raise ValueError(f"row {row} has the unknown label {labels[row]!r}: the classes are {known}")
-    targets = code if loss.outputs > 1 else 2 * code - 1
-    return targets.astype(np.float64), tuple(values.tolist())
+    targets = code.astype(np.float32)
+    return (targets if loss.outputs > 1 else 2 * targets - 1), tuple(values.tolist())
 
 
 def _distinct(labels: Array) -> Array:

@@ -104,12 +104,12 @@ class Rows:
             if isinstance(schedule, int):
                 raise ValueError("rows with times need a Schedule, such as Schedule.daily(6)")
             return schedule.place(self.when)
-        wrong = (self.block < 0) | (self.block >= blocks)
-        if wrong.any():
-            row = int(wrong.argmax())
+        if self.block.min() < 0 or self.block.max() >= blocks:
+            row = int(((self.block < 0) | (self.block >= blocks)).argmax())
             raise ValueError(f"row {row} is in block {self.block[row]}: there are 0 to {blocks - 1}")
-        falls = np.r_[0, np.cumsum(np.diff(self.block) < 0)]
-        return Located(falls if self.cycle is None else self.cycle, self.block)
+        if self.cycle is not None:
+            return Located(self.cycle, self.block)
+        return Located(np.r_[0, np.cumsum(np.diff(self.block) < 0)], self.block)
 
 
 def join(parts: Sequence[Rows]) -> Rows:
@@ -182,7 +182,7 @@ def _whole(name: str, values: npt.ArrayLike, n: int) -> Array:
     column = _column(name, values, n)
     if column.dtype.kind not in "biu":
         raise ValueError(f"{name} holds {column.dtype}: it must be whole numbers")
-    return column.astype(np.int64)
+    return column.astype(np.int64, copy=False)
 
 
 def _weights(weight: Array, kind: np.dtype[Any]) -> Array:

@@ -214,7 +214,8 @@ class Run:
         running = self.log.running
         if running is not None and through is None:
             if member.is_own:
-                return running.mean.copy(), running.weight > 0
+                # Shared, not copied: going on with a run works on a copy of its log.
+                return running.mean, running.weight > 0
             nothing = [Mean(0 * running.mean[0], 0.0)] * member.models
             return _merged(nothing, running.mean, running.weight, member)
         values, seen = self._read(average.block_means, member, through)

@@ -65,37 +65,48 @@ def _log_one_plus(x: Any) -> Any:
 
 
 @jit
-def slopes(loss: Any, level: Any, score: Any, target: Any, slope: Any, value: Any) -> Any:
-    """Slope and value of a loss with one score, for the rows of a minibatch."""
+def slopes(loss: Any, level: Any, count: Any, scores: Any, targets: Any, results: Any, value: Any) -> Any:
+    """Slope and value of a loss with one score, for the `count` rows of a minibatch.
+
+    scores, targets, results: (array, place of the first row). Whole arrays, since cutting
+    slices for every minibatch would cost as much as filling them.
+    """
+    score, target, slope = scores[0], targets[0], results[0]
+    # Unsigned, or every index would first be tested for being negative, and nothing vectorise.
+    from_score = np.uint64(scores[1])
+    from_target = np.uint64(targets[1])
+    to = np.uint64(results[1])
     one = score.dtype.type(1.0)
     zero = score.dtype.type(0.0)
     if loss == LOGISTIC:
-        for r in range(len(score)):
-            margin = score[r] * target[r]
+        for r in range(np.uint64(count)):
+            y = target[from_target + r]
+            margin = score[from_score + r] * y
             small = decay(-abs(margin))
-            slope[r] = -target[r] * (small if margin > zero else one) / (one + small)
+            slope[to + r] = -y * (small if margin > zero else one) / (one + small)
             value[r] = log_one_plus(small) + (zero if margin > zero else -margin)
     elif loss == HINGE:
-        for r in range(len(score)):
-            room = one - score[r] * target[r]
-            slope[r] = -target[r] if room > zero else zero
+        for r in range(np.uint64(count)):
+            y = target[from_target + r]
+            room = one - score[from_score + r] * y
+            slope[to + r] = -y if room > zero else zero
             value[r] = room if room > zero else zero
     elif loss == SQUARED:
-        for r in range(len(score)):
-            miss = score[r] - target[r]
-            slope[r] = miss
+        for r in range(np.uint64(count)):
+            miss = score[from_score + r] - target[from_target + r]
+            slope[to + r] = miss
             value[r] = miss * miss / (one + one)
     elif loss == ABSOLUTE:
-        for r in range(len(score)):
-            miss = score[r] - target[r]
-            slope[r] = one if miss > zero else (-one if miss < zero else zero)
+        for r in range(np.uint64(count)):
+            miss = score[from_score + r] - target[from_target + r]
+            slope[to + r] = one if miss > zero else (-one if miss < zero else zero)
             value[r] = abs(miss)
     elif loss == QUANTILE:
         under = score.dtype.type(level)
-        for r in range(len(score)):
-            miss = score[r] - target[r]
-            slope[r] = one - under if miss > zero else (-under if miss < zero else zero)
-            value[r] = miss * slope[r]
+        for r in range(np.uint64(count)):
+            miss = score[from_score + r] - target[from_target + r]
+            slope[to + r] = one - under if miss > zero else (-under if miss < zero else zero)
+            value[r] = miss * slope[to + r]
 
 
 @jit
