@@ -6,6 +6,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -215,6 +217,26 @@ def test_times_may_be_epochs_aware_or_of_any_unit() -> None:
             schedule.locate(np.array([int(seconds)], "M8[s]").astype(f"M8[{unit}]"), zone="UTC").block[0]
             == 12
         )
+
+
+def test_columns_of_pandas_and_polars_know_their_zone() -> None:
+    schedule = Schedule.daily(24)
+    tokyo = ZoneInfo("Asia/Tokyo")
+    moments = [datetime(2026, 7, 1, 21, 30, tzinfo=tokyo), datetime(2026, 7, 2, 6, tzinfo=tokyo)]
+    series = pd.Series(moments)
+    for when in (
+        series,
+        pd.DatetimeIndex(moments),
+        pl.Series(moments),
+        series.astype("datetime64[ns, Asia/Tokyo]"),
+    ):
+        assert schedule.locate(when).block.tolist() == [12, 21]
+    naive = series.dt.tz_localize(None)
+    assert schedule.locate(naive, zone="Asia/Tokyo").block.tolist() == [12, 21]
+    with pytest.raises(ValueError, match="say which zone"):
+        schedule.locate(naive)
+    with pytest.raises(ValueError, match="row 1: the time is missing"):
+        schedule.locate(pd.Series([moments[0], None]))
 
 
 NAIVE = datetime(2026, 1, 1)

@@ -308,7 +308,8 @@ def _add(plan: Plan, state: State, lag: Any, block: Any, cell: Any, change: Any,
             moved += factor * (after - before)
             # new^2 - old^2 of the rounded numbers: the norm does not drift from the vectors.
             grown += (np.float64(after) - np.float64(before)) * (np.float64(after) + np.float64(before))
-    lag[j, c] += mass * moved
+    if mass != 0:
+        lag[j, c] += mass * moved
     return grown
 
 
@@ -395,7 +396,8 @@ def _move_adagrad(
                 after = min(max(after, -kind(plan.box)), kind(plan.box))
                 state.vectors[vector, j, c] = after
                 moved += factor * (after - before)
-            lag[j, c] += mass * moved
+            if mass != 0:
+                lag[j, c] += mass * moved
             gradient[j, c] = 0
 
 
@@ -473,7 +475,8 @@ def _run_any(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any,
             page.rows[record] += weight * count
             page.weight[record] += weight
             page.mass[record] += weight * state.scale[chain]
-            until = kind(page.mass[record])
+            # A trace needs no lag.
+            until = kind(0.0 if tracing else page.mass[record])
             gain = plan.emphasis[block] / count
             if plan.rule != ADAGRAD:
                 gain *= -(plan.eta[chain] / state.scale[chain] if plan.rule == SGD else 1.0)

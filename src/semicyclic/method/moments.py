@@ -28,8 +28,11 @@ def instants(
     return from_wall(zone, ticks, ambiguous=ambiguous, missing=missing).ticks
 
 
-def _ticks(when: object) -> tuple[Array, bool]:
+def _ticks(when: Any) -> tuple[Array, bool]:
     """Microseconds since 1970, and whether they are readings of a clock of unknown zone."""
+    zoned = _zoned(when)
+    if zoned is not None:
+        return zoned.astype("datetime64[us]").astype(np.int64), False
     array = np.atleast_1d(np.asarray(when))
     if array.ndim != 1:
         raise ValueError(f"when has shape {array.shape}: give one time per row")
@@ -51,6 +54,20 @@ def _ticks(when: object) -> tuple[Array, bool]:
     raise ValueError(
         f"when has type {type(array[0]).__name__}: give datetimes, a datetime64 array or epoch seconds"
     )
+
+
+def _zoned(when: Any) -> Array | None:
+    """The instants of a pandas or Polars column that knows its zone: both keep UTC inside."""
+    dtype = getattr(when, "dtype", None)
+    if getattr(dtype, "tz", None) is not None:
+        found = when.to_numpy(dtype="datetime64[us]")
+    elif getattr(dtype, "time_zone", None) is not None:
+        found = when.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy()
+    else:
+        return None
+    if np.isnat(found).any():
+        raise ValueError(f"row {int(np.isnat(found).argmax())}: the time is missing (NaT)")
+    return np.asarray(found)
 
 
 def _bounded(seconds: Array) -> None:

@@ -147,7 +147,15 @@ class Log:
     def _replay_models(
         self, picks: Any, models: tuple[int, int], out: Array, ends: bool
     ) -> tuple[Array, Array]:
-        from semicyclic.method.replay import DEED, DEED_DOUBLE, look_ahead, replay, replay_seldom, row_deeds
+        from semicyclic.method.replay import (
+            DEED,
+            DEED_DOUBLE,
+            LANES,
+            look_ahead,
+            replay,
+            replay_pushes,
+            row_deeds,
+        )
 
         plan, kind = self.plan, self.start.dtype
         first, model, held, per_step = picks
@@ -179,17 +187,27 @@ class Log:
                 least = 0
                 if plain and kept is self.pages[-1]:
                     # The last page, where it need not be known what becomes of the vectors.
-                    least = 1 + 2 * (len(kept.cycle) + len(mine[1])) // (models[1] - models[0])
-                    pushed = np.einsum("ra,raq->rq", plan.coefficient[kept.block], weights[0]).astype(kind)
+                    # A record walked through costs about what 64 models cost to add a push to,
+                    # and a column has no more pushes than cells or records.
+                    count = models[1] - models[0]
+                    least = int(columns.first[-1]) + 1
+                    if count > 64:
+                        least = 1 + 64 * len(kept.cycle) // count
+                    pushed = np.zeros((len(kept.cycle), -(-count // LANES) * LANES), kind)
+                    factors = plan.coefficient[kept.block]
+                    pushed[:, :count] = np.einsum("ra,raq->rq", factors, weights[0])
                     norm = (plan.coefficient**2).sum(axis=1)[kept.block]
                     lags = (mine[3] * np.repeat(norm, np.diff(mine[0]))).astype(kind)
-                    lagging = mine[0], mine[1], lags, models[0]
+                    lagging = mine[0], mine[1], lags, *models
                     job = partial(
-                        replay_seldom, columns, deeds, records[2:], pushed, lagging, least - 1, out[output]
+                        replay_pushes, columns, deeds, records[2:], pushed, lagging, least - 1, out[output]
                     )
                     _in_parallel(columns.first, job)
-                job = partial(replay, plan, columns, deeds, records, held, mine, weights, least, out[output])
-                _in_parallel(columns.first, job)
+                if least <= columns.first[-1]:
+                    job = partial(
+                        replay, plan, columns, deeds, records, held, mine, weights, least, out[output]
+                    )
+                    _in_parallel(columns.first, job)
         return vectors, squares
 
     def _drop(self) -> None:

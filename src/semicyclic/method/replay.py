@@ -42,7 +42,7 @@ def turn(layout: Layout, steps: Any, width: Any, intercept: Any) -> Any:
     for t in range(steps[0], steps[1]):
         step[layout.steps[t] - begin : layout.steps[t + 1] - begin] = t - steps[0]
     shift: Any = np.int64(0)
-    while (width >> shift) > 1024:
+    while (width >> shift) > 128:
         shift += 1
     # Round one: deal the cells to piles of 2^shift columns.
     pile = np.zeros((width >> shift) + 2, np.int64)
@@ -136,6 +136,8 @@ def row_deeds(page: Page, step: Any, output: Any, deeds: Any) -> Any:
         deeds[r].push = page.gain[step[r]] * page.slope[r, output]
 
 
+# How many models a kernel adds to at once: four vectors of eight.
+LANES = 32
 # How many cells are looked up at once.
 WINDOW = 1024
 
@@ -187,16 +189,17 @@ def _adagrad_record(
 
 
 @jit
-def replay_seldom(
+def replay_pushes(
     columns: ByColumn, deeds: Any, steps: Any, share: Any, picks: Any, most: Any, out: Any, span: Any
 ) -> Any:
     """`replay` for gradient steps without projection, and columns of at most `most` cells.
 
     There every push counts in proportion, so a column needs neither its vectors nor their
-    order: share [records, models] is what a push adds to each model.
+    order: share [records, models] is what a push adds to each model. Its rows are filled up
+    with zeros to a multiple of LANES, or the last models would be added up one by one.
     """
     owner, until = steps
-    first, model, per_step, low = picks
+    first, model, per_step, low, high = picks
     models = np.uint64(share.shape[1])
     push = np.empty(WINDOW, out.dtype)
     step = np.empty(WINDOW, np.int64)
@@ -226,10 +229,11 @@ def replay_seldom(
             for q in range(models):
                 total_of[q] += total * share[r, q]
             for k in range(first[r], first[r + 1]):
-                if low <= model[k] < low + share.shape[1]:
+                if low <= model[k] < high:
                     lag_of[model[k] - low] += per_step[k] * lag
-        for q in range(share.shape[1]):
+        for q in range(high - low):
             out[j, low + q] += total_of[q] - lag_of[q]
+        for q in range(models):
             total_of[q] = 0
             lag_of[q] = 0
 
