@@ -276,3 +276,16 @@ def test_numbered_blocks_of_a_stream_go_on_counting_cycles() -> None:
         assert one.log.table().cycle.max() == 2
         assert sorted(set(other.log.table().cycle)) == [0, 1, 2]
         assert np.allclose(one.tail(1).weights, other.tail(1).weights)
+
+
+def test_a_misspelt_setting_is_refused() -> None:
+    with pytest.raises(TypeError, match="unknown setting 'stepsize': choose from loss, step_size"):
+        train.pluralistic(ROWS, 2, stepsize=0.1)  # type: ignore[call-arg]
+
+
+def test_going_on_twice_from_one_run_gives_the_same_run_twice() -> None:
+    made = case(3)
+    first = learn(METHODS["separate"], made, [made.rows[:30]])
+    one, other = (train.more(first, made.rows[30:]) for _ in range(2))
+    assert np.array_equal(one.random().weights, other.random().weights)
+    assert np.array_equal(one.last().weights, other.last().weights)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from semicyclic.method.average import Mean, Picks, Table, block_lasts, block_means, merge, own_models
 from semicyclic.method.record import ByColumn, Layout, Page, Plan, Running
-from semicyclic.method.step import SGD
+from semicyclic.method.step import ADAGRAD
 
 Array = npt.NDArray[Any]
 
@@ -58,12 +58,7 @@ class Kept:
         """What keeping this page costs, the rows of a trace by row and by column included."""
         if self.layout is None:
             return self.page.nbytes()
-        rows = self.layout.steps[list(self.steps)]
-        cells = int(self.layout.starts[rows[1]] - self.layout.starts[rows[0]])
-        item = self.layout.values.itemsize
-        row_bytes = cells * (self.layout.columns.itemsize + item) + 8 * int(rows[1] - rows[0])
-        turned = cells * (4 + item) + int(rows[1] - rows[0]) * (8 + item)
-        return self.page.nbytes() + row_bytes + turned
+        return self.page.nbytes() + int(trace_bytes(self.layout, *self.steps))
 
     def by_column(self, width: int, intercept: bool) -> ByColumn:
         """The rows by column, found once for all runs on the same packed rows."""
@@ -72,6 +67,15 @@ class Kept:
 
             self.turned[self.steps] = ByColumn(*turn(self.layout, self.steps, width, intercept))
         return self.turned[self.steps]
+
+
+def trace_bytes(layout: Layout, first: int, last: int | Array) -> Array:
+    """What the rows of steps first..last-1 take, by row and by column."""
+    begin, end = layout.steps[first], layout.steps[last]
+    item = layout.values.itemsize
+    a_cell = layout.columns.itemsize + item + 4 + item
+    a_row = 8 + 4 + 4 + item
+    return np.asarray((layout.starts[end] - layout.starts[begin]) * a_cell + (end - begin) * a_row)
 
 
 @dataclass
@@ -175,7 +179,8 @@ class Log:
         if self.start.any():
             out[:, :, models[0] : models[1]] += np.einsum("vjc,vq->cjq", self.start, ahead).astype(kind)
         vectors, squares = self.start.copy(), self.squares.copy()
-        plain = plan.rule == SGD and not ends
+        # Where pushes count in proportion, no column needs to know its vectors.
+        plain = plan.rule != ADAGRAD and not ends
         for kept, mine, weights in reversed(jobs):
             columns = kept.by_column(self.start.shape[1], plan.intercept > 0)
             deeds = np.empty(len(columns.step), DEED if kind == np.float32 else DEED_DOUBLE)
@@ -185,8 +190,7 @@ class Log:
                 row_deeds(kept.page, columns.step, output, deeds)
                 held = vectors[:, :, output], squares[:, :, output]
                 least = 0
-                if plain and kept is self.pages[-1]:
-                    # The last page, where it need not be known what becomes of the vectors.
+                if plain:
                     # A record walked through costs about what 64 models cost to add a push to,
                     # and a column has no more pushes than cells or records.
                     count = models[1] - models[0]

@@ -8,6 +8,7 @@ chain          any basis
 """
 
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import replace
 from math import inf, isfinite
 from types import ModuleType
@@ -23,7 +24,7 @@ from semicyclic.method.basis import Basis
 from semicyclic.method.chain import in_force
 from semicyclic.method.loss import Loss, logistic
 from semicyclic.method.pack import Packed, pack
-from semicyclic.method.readout import Kept, Log
+from semicyclic.method.readout import Kept, Log, trace_bytes
 from semicyclic.method.record import (
     Page,
     Plan,
@@ -118,6 +119,9 @@ def chain(
     rows: `Rows` with a schedule; rows already packed by `pack`, without; or an iterable of
         `Rows`, the parts of one stream, from which minibatches are cut as from the whole.
     """
+    unknown = sorted(set(settings) - set(Settings.__annotations__))
+    if unknown:
+        raise TypeError(f"unknown setting {unknown[0]!r}: choose from {', '.join(Settings.__annotations__)}")
     if isinstance(rows, Packed):
         given = {"batch_size", "loss", "classes"} & set(settings)
         if schedule is not None or given:
@@ -302,7 +306,7 @@ def _numbered(run: Run, rows: Rows) -> Rows:
 def _copied(reservoir: Reservoir | None) -> Reservoir | None:
     if reservoir is None:
         return None
-    return Reservoir(reservoir.rng, reservoir.kept.copy(), reservoir.seen.copy())
+    return Reservoir(deepcopy(reservoir.rng), reservoir.kept.copy(), reservoir.seen.copy())
 
 
 def _learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
@@ -316,8 +320,9 @@ def _learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
     done = 0
     for stop, model, block in [*_draw(run, packed), (total, -1, -1)]:
         while done < stop:
-            page = _page(packed, plan, state, log, traced=traced, span=(done, stop))
-            reached, records = engine.advance(layout, plan, state, page, (done, stop), log.running)
+            until = _page_end(packed, log, done, stop) if traced else stop
+            page = _page(packed, plan, state, log, traced=traced, span=(done, until))
+            reached, records = engine.advance(layout, plan, state, page, (done, until), log.running)
             rows = int(layout.steps[reached] - layout.steps[done]) if traced else 0
             page = cut_page(page, records, rows, reached - done if traced else 0)
             _check(page, packed)
@@ -356,6 +361,12 @@ def _page(packed: Packed, plan: Plan, state: State, log: Log, *, traced: bool, s
         return blank_table(records, shape, kind)
     rows = int(layout.steps[span[1]] - layout.steps[span[0]])
     return blank_trace(records, rows, span[1] - span[0], shape[1], kind)
+
+
+def _page_end(packed: Packed, log: Log, done: int, stop: int) -> int:
+    """How far the next page of a trace reaches: a quarter of the budget, or one step."""
+    sizes = trace_bytes(packed.layout, done, np.arange(done + 1, stop + 1))
+    return done + max(int(np.searchsorted(sizes, log.budget // 4, side="right")), 1)
 
 
 def _draw(run: Run, packed: Packed) -> list[tuple[int, int, int]]:
