@@ -1,5 +1,6 @@
 """One contract for every method, and the laws that bind them together."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -289,3 +290,64 @@ def test_going_on_twice_from_one_run_gives_the_same_run_twice() -> None:
     one, other = (train.more(first, made.rows[30:]) for _ in range(2))
     assert np.array_equal(one.random().weights, other.random().weights)
     assert np.array_equal(one.last().weights, other.last().weights)
+
+
+def test_a_run_that_was_left_open_goes_on_as_if_all_rows_had_come_at_once() -> None:
+    made = case(11, batch_size=4)
+    whole = train.pluralistic(made.rows, made.blocks, **made.settings)
+    run = train.pluralistic(made.rows[:23], made.blocks, **made.settings, ended=False, classes=(0.0, 1.0))
+    run = train.more(train.more(run, made.rows[23:37], ended=False), made.rows[37:])
+    assert np.allclose(run.mean().weights, whole.mean().weights, rtol=0, atol=1e-12)
+    assert run.log.column("weight").sum() == whole.log.column("weight").sum()
+
+
+def test_a_view_of_a_run_cannot_go_on() -> None:
+    run = train.pluralistic(ROWS, 2, batch_size=1)
+    with pytest.raises(ValueError, match="go on with the run itself"):
+        train.more(run.coarser(1, groups=[0, 0]), ROWS)
+
+
+@pytest.mark.parametrize("rows", [np.ones((2, 2)), "rows.csv", [np.ones((2, 2))]])
+def test_what_is_not_rows_is_refused(rows: Any) -> None:
+    with pytest.raises(TypeError, match=r"make it Rows\(X, y, when=\.\.\.\)"):
+        train.pluralistic(rows, 2)
+    with pytest.raises(TypeError, match="make it Rows"):
+        train.more(train.pluralistic(ROWS, 2), rows)
+
+
+@pytest.mark.parametrize("engine", [None, chain])
+def test_adaptive_steps_take_nothing_for_nothing(engine: Any) -> None:
+    """Slopes that cancel leave no gradient, and a square that underflows no step."""
+    for size in (6, 10, 50):
+        labels = np.arange(size) >= size // 2
+        rows = sc.Rows(np.zeros((size, 1)), labels, block=[0] * size)
+        step: dict[str, Any] = {"batch_size": size, "step_size": sc.step.adagrad(0.5), "engine": engine}
+        assert not train.pluralistic(rows, 1, **step).last().weights.any()
+    rows = sc.Rows([[200.0, 0], [-200.0, 0], [200.0, 1.0]], [1, 0, 1], block=[0, 0, 0])
+    last = train.pluralistic(rows, 1, batch_size=1, step_size=sc.step.adagrad(0.5), engine=engine).last()
+    assert np.abs(last.weights).max() <= 2
+
+
+def test_losses_of_large_minibatches_do_not_drift() -> None:
+    n = 200_000
+    rows = sc.Rows(np.random.default_rng(0).normal(size=(n, 1)), np.arange(n) % 2, block=np.zeros(n, int))
+    run = train.pluralistic(rows, 1, batch_size=n)
+    assert np.isclose(run.progressive_loss(), np.log(2), rtol=1e-6)
+
+
+def test_a_start_must_lie_where_the_chain_may_go() -> None:
+    for more, sentence in (
+        ({"radius": 1.0}, "outside the ball"),
+        ({"step_size": sc.step.adagrad(1.0, box=1.0)}, "box"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            train.pluralistic(ROWS, 2, start=[3.0, 0.0], **more)
+    bare = sc.Rows([[1.0], [2.0]], [0, 1], block=[0, 1], intercept=False)
+    with pytest.raises(ValueError, match="start has an intercept"):
+        train.pluralistic(bare, 2, start=[0.0, 1.0])
+
+
+def test_runs_and_losses_can_be_copied_and_shown() -> None:
+    run = train.pluralistic(ROWS, 2, loss=sc.loss.quantile(0.1234567), batch_size=1)
+    assert copy.deepcopy(run.mean()).loss == run.loss
+    assert repr(run) == "Run(2 blocks, 1 columns, loss.quantile(0.1234567), 1 cycles kept)"

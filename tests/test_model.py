@@ -76,7 +76,7 @@ def test_what_does_not_fit_is_refused() -> None:
         model(loss=sc.loss.softmax(3))
     with pytest.raises(ValueError, match="weights of 2 blocks for a schedule of 6"):
         model(schedule=sc.Schedule.daily(6))
-    with pytest.raises(ValueError, match="predicts numbers, not classes"):
+    with pytest.raises(ValueError, match="has no classes: use predict"):
         model(loss=sc.loss.squared, classes=()).classify(ROWS)
 
 

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from hypothesis import given, settings
@@ -99,10 +100,41 @@ def test_parts_of_one_stream_must_fit_together() -> None:
     for other, sentence in (
         (sc.Rows(GOOD[:, :1], [0, 1, 0], when=[4, 5, 6]), "same columns"),
         (sc.Rows(GOOD, None, when=[4, 5, 6]), "some have none"),
-        (sc.Rows(GOOD, [0, 1, 0], when=[2, 5, 6]), "begins before the part ahead"),
     ):
         with pytest.raises(ValueError, match=sentence):
             join([one, other])
+    schedule = sc.Schedule.daily(1)
+    run = sc.train.pluralistic(one, schedule, batch_size=1)
+    for other, sentence in (
+        (sc.Rows(GOOD[:, :1], [0, 1, 0], when=[4, 5, 6]), "these rows have columns 1, those before had 2"),
+        (sc.Rows(GOOD, [0, 1, 0], when=[4, 5, 6], dtype=np.float64), "have dtype float64"),
+        (sc.Rows(GOOD, [0, 1, 0], when=[4, 5, 6], intercept=False), "have intercept False"),
+        (sc.Rows(GOOD, [0, 1, 0], when=[2, 5, 6]), "begin before the rows ahead of them end"),
+    ):
+        for batch_size in (1, 2):
+            with pytest.raises(ValueError, match=sentence):
+                sc.train.pluralistic([one, other], schedule, batch_size=batch_size)
+        with pytest.raises(ValueError, match=sentence):
+            sc.train.more(run, other)
+
+
+def test_rows_to_predict_may_come_in_any_order_and_are_answered_in_it() -> None:
+    when = np.array([5, 1, 3]) * 3600
+    schedule = sc.Schedule.daily(24)
+    model = sc.Pluralistic(np.arange(72.0).reshape(24, 1, 3), schedule, sc.loss.squared)
+    found = model.predict(sc.Rows(GOOD, when=when, dtype=np.float64))
+    one_by_one = [model.predict(sc.Rows(GOOD[[i]], when=when[[i]], dtype=np.float64))[0] for i in range(3)]
+    assert np.allclose(found, one_by_one)
+
+
+def test_features_of_several_kinds_of_numbers_are_taken_together() -> None:
+    frame = pd.DataFrame({"a": [1.5, 0.0], "b": [True, False], "c": [3, 4]})
+    rows = sc.Rows(frame, [0, 1], block=[0, 0])
+    assert rows.values.tolist() == [1.5, 1, 3, 4]
+    with pytest.raises(ValueError, match="not numbers"):
+        sc.Rows(np.array([["a", 1]], dtype=object), [0], block=[0])
+    with pytest.raises(TypeError, match=r"rows\[1\]: choose rows by a slice"):
+        rows[1]  # type: ignore[index]
 
 
 def test_rows_find_their_blocks_by_time_or_by_number() -> None:

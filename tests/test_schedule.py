@@ -258,7 +258,7 @@ def test_what_is_not_a_time_is_refused(when: Any, sentence: str) -> None:
 
 
 BAD_SCHEDULES: list[tuple[dict[str, Any], str]] = [
-    ({"blocks": 0}, "blocks=0: must be at least 1"),
+    ({"blocks": 0}, "blocks=0: must be a whole number from 1"),
     ({}, "give either blocks=, for equal blocks, or edges="),
     ({"blocks": 2, "edges": [0, 12]}, "give either"),
     ({"edges": []}, "at least one block"),

@@ -36,6 +36,8 @@ def demo(
 
     if seed < 0:
         raise ValueError(f"--seed {seed}: must be 0 or more")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
     console = Console()
     started = time.perf_counter()
     if console.is_terminal:
@@ -64,7 +66,6 @@ def demo(
     )
     console.print(f"{time.perf_counter() - started:.1f} s", highlight=False)
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
         path = out / "results.json"
         path.write_text(json.dumps({"seed": seed, **result._asdict()}, indent=2) + "\n")
         console.print(f"written: {path}", highlight=False)

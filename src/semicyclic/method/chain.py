@@ -96,8 +96,9 @@ def _step(plan: Plan, state: State, block: int, gradient: Array) -> None:
         own = gradient * gradient.dtype.type(factor)
         if plan.rule == ADAGRAD:
             state.squares[vector] += own**2
+            # A square may underflow to nothing, and then nothing moves.
             reach = np.sqrt(state.squares[vector])
-            turn = np.divide(own, reach, out=np.zeros_like(own), where=own != 0)
+            turn = np.divide(own, reach, out=np.zeros_like(own), where=reach > 0)
             state.vectors[vector] = np.clip(state.vectors[vector] - eta * turn, -plan.box, plan.box)
         elif plan.rule == DUAL:
             state.vectors[vector] -= own

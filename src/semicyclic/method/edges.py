@@ -18,21 +18,24 @@ WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 def build(period: int, blocks: int | None, edges: Edges | None) -> Blocks:
     """The starts of blocks, in microseconds into the period, and their labels."""
+    if period <= 0:
+        raise ValueError("the period must be positive")
     if (blocks is None) == (edges is None):
         raise ValueError("give either blocks=, for equal blocks, or edges=")
     if blocks is not None:
-        if not 1 <= blocks <= period:
-            raise ValueError(f"blocks={blocks!r}: must be at least 1")
+        if blocks != int(blocks) or not 1 <= blocks <= 10**6:
+            raise ValueError(f"blocks={blocks!r}: must be a whole number from 1 to a million")
+        blocks = int(blocks)
         starts = [index * period // blocks for index in range(blocks)]
         return tuple(starts), _labels(starts, period)
     assert edges is not None
-    if not edges:
+    if len(edges) == 0:
         raise ValueError("edges is empty: a schedule needs at least one block")
     if isinstance(edges, Mapping):
         return _from_pairs(period, list(edges.values()), tuple(map(str, edges)))
     if isinstance(edges[0], tuple | list):
         return _from_pairs(period, list(edges), None)
-    starts = [_offset(edge, period) for edge in edges]  # type: ignore[arg-type]
+    starts = [_offset(edge, period) for edge in list(edges)]  # type: ignore[arg-type]
     if any(b <= a for a, b in pairwise(starts)):
         raise ValueError(f"edges={list(edges)!r}: starts must increase and lie within the period")
     return tuple(starts), _labels(starts, period)
@@ -74,8 +77,9 @@ def _offset(edge: Edge, period: int) -> int:
 def _parse(edge: str) -> int:
     try:
         *name, clock = edge.split()
-        days = WEEKDAYS.index(name[0][:3].lower()) if name else 0
-        hours, minutes, seconds = ([int(part) for part in clock.split(":")] + [0, 0])[:3]
+        days = WEEKDAYS.index(name[0].lower()) if name else 0
+        parts = [int(part) for part in clock.split(":")]
+        hours, minutes, seconds = [*parts, 0, 0][: max(3, len(parts))]
         if not (0 <= minutes < 60 and 0 <= seconds < 60 and hours >= 0):
             raise ValueError
     except ValueError:

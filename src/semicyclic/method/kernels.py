@@ -207,14 +207,14 @@ def _run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any
             targets = (layout.targets, first)
             slopes(plan.loss, plan.level, count, (score, 0), targets, (slope, to), value)
             weight = 1.0
-            here = kind(0.0)
+            here = 0.0
             if weighted:
-                total = kind(0.0)
+                total = 0.0
                 for r in range(np.uint64(count)):
                     slope[to + r] *= layout.weights[np.uint64(first) + r]
                     here += value[r] * layout.weights[np.uint64(first) + r]
                     total += layout.weights[np.uint64(first) + r]
-                weight = np.float64(total) / count
+                weight = total / count
             else:
                 for r in range(np.uint64(count)):
                     here += value[r]
@@ -228,11 +228,11 @@ def _run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any
                 page.until[t - span[0]] = mass
                 page.record[t - span[0]] = record
             gain = kind(eta / count)
-            bias = kind(0.0)
+            tilt = 0.0
             for r in range(np.uint64(count)):
                 slope[to + r] *= gain
-                bias += slope[to + r]
-            bias *= kind(plan.intercept)
+                tilt += slope[to + r]
+            bias = kind(tilt * plan.intercept)
             if len(sums) > 0:
                 if alone:
                     _merge_running(running[block].ravel(), running_weight[block], weight, w, weight)
@@ -331,7 +331,7 @@ def _move_any(
     width = state.vectors.shape[1]
     grown = 0.0
     for c in range(state.vectors.shape[2]):
-        bias = kind(0.0)
+        bias = 0.0
         for r in range(rows[0], rows[1]):
             move = gain * slope[r - rows[0], c]
             bias += move
@@ -339,7 +339,7 @@ def _move_any(
                 cell = (np.int64(layout.columns[p]), c)
                 grown += _add(plan, state, lag, block, cell, move * layout.values[p], mass)
         if plan.intercept > 0:
-            grown += _add(plan, state, lag, block, (np.int64(width - 1), c), bias, mass)
+            grown += _add(plan, state, lag, block, (np.int64(width - 1), c), kind(bias), mass)
     state.norm[chain] += grown
 
 
@@ -369,10 +369,10 @@ def _move_adagrad(
                 touched[count] = j
                 count += 1
             for c in range(slope.shape[1]):
-                gradient[j, c] += share * slope[r - rows[0], c] * layout.values[p]
+                gradient[j, c] += slope[r - rows[0], c] * layout.values[p]
         if plan.intercept > 0:
             for c in range(slope.shape[1]):
-                gradient[width - 1, c] += share * slope[r - rows[0], c]
+                gradient[width - 1, c] += slope[r - rows[0], c]
     if plan.intercept > 0:
         touched[count] = width - 1
         count += 1
@@ -387,10 +387,11 @@ def _move_adagrad(
                 if vector < 0:
                     continue
                 factor = kind(plan.coefficient[block, a])
-                g = factor * gradient[j, c]
-                if g == 0:
-                    continue
+                # Divided once, after the sum: slopes that cancel must leave exactly nothing.
+                g = factor * (share * gradient[j, c])
                 state.squares[vector, j, c] += g * g
+                if state.squares[vector, j, c] == 0:
+                    continue
                 before = state.vectors[vector, j, c]
                 after = before - kind(rate) * g / np.sqrt(state.squares[vector, j, c])
                 after = min(max(after, -kind(plan.box)), kind(plan.box))
@@ -462,14 +463,16 @@ def _run_any(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any,
                 slopes(plan.loss, plan.level, count, (score[:, 0], 0), (target, 0), results, value)
             weight = 1.0
             if len(layout.weights) > 0:
-                total = kind(0.0)
+                total = 0.0
                 for r in range(count):
                     value[r] *= layout.weights[rows[0] + r]
                     total += layout.weights[rows[0] + r]
                     for c in range(outputs):
                         slope[r, c] *= layout.weights[rows[0] + r]
-                weight = np.float64(total) / count
-            here = np.float64(value[:count].sum())
+                weight = total / count
+            here = 0.0
+            for r in range(count):
+                here += value[r]
             page.loss[record] += here
             page.step_loss[record] += here / count
             page.rows[record] += weight * count

@@ -42,6 +42,10 @@ class Loss:
     def __repr__(self) -> str:
         return f"loss.{self.name}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copied and sent to other processes by name."""
+        return by_name, (self.name,)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Loss) and self.name == other.name
 
@@ -108,7 +112,7 @@ def quantile(level: float) -> Loss:
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level!r}: a quantile lies strictly between 0 and 1, such as 0.9")
     return Loss(
-        f"quantile({level:g})",
+        f"quantile({level!r})",
         value=lambda s, y: np.where(y >= s, level * (y - s), (1.0 - level) * (s - y)),
         slope=lambda s, y: np.where(y > s, -level, np.where(y < s, 1.0 - level, 0.0)),
         link=_identity,
@@ -121,7 +125,7 @@ def quantile(level: float) -> Loss:
 
 def softmax(classes: int) -> Loss:
     """Cross-entropy of C scores; two classes are the logistic loss in their difference."""
-    if classes < 2:
+    if classes != int(classes) or classes < 2:
         raise ValueError(f"classes={classes!r}: softmax needs at least two classes")
 
     def value(score: Array, target: Array) -> Array:

@@ -35,6 +35,8 @@ class Pluralistic:
         blocks = self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
         if len(self.weights) != blocks:
             raise ValueError(f"weights of {len(self.weights)} blocks for a schedule of {blocks}")
+        # A view of its own, so that the caller's array stays as it is.
+        object.__setattr__(self, "weights", self.weights.view())
         self.weights.flags.writeable = False
 
     def __repr__(self) -> str:
@@ -62,6 +64,8 @@ class Pluralistic:
         """
         from semicyclic.method.kernels import score_rows
 
+        if not isinstance(rows, Rows):
+            raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, when=...)")
         columns = self.weights.shape[2] - 1
         if rows.width != columns:
             raise ValueError(f"rows have {rows.width} columns, the model {columns}")
@@ -72,7 +76,10 @@ class Pluralistic:
         if block is None:
             chosen = rows.place(self.schedule).block
         else:
-            chosen = np.broadcast_to(np.asarray(block, dtype=np.int64), len(rows))
+            given = np.asarray(block)
+            if given.dtype.kind not in "iu" or given.shape not in ((), (len(rows),)):
+                raise ValueError("block must be a whole number, or one for each row")
+            chosen = np.broadcast_to(given.astype(np.int64), len(rows))
             wrong = (chosen < 0) | (chosen >= self.blocks)
             if wrong.any():
                 bad = chosen[int(wrong.argmax())]
@@ -82,6 +89,8 @@ class Pluralistic:
         return self._finish(out)
 
     def _mixed(self, rows: Rows, membership: Array) -> Array:
+        if membership.shape not in ((self.blocks,), (len(rows), self.blocks)):
+            raise ValueError(f"membership has shape {membership.shape}: it must end in {self.blocks} blocks")
         share = np.broadcast_to(membership, (len(rows), self.blocks))
         fine = np.isfinite(share).all(axis=1) & (share >= 0).all(axis=1)
         fine &= np.abs(share.sum(axis=1) - 1.0) < 1e-6
@@ -103,7 +112,7 @@ class Pluralistic:
     def classify(self, rows: Rows, **where: Any) -> Array:
         """The class of each row; a score of exactly 0 is the first class (SPEC H3)."""
         if not self.classes:
-            raise ValueError(f"loss {self.loss.name} predicts numbers, not classes: use predict")
+            raise ValueError("this model has no classes: use predict")
         score = self.score(rows, **where)
         code = (score > 0).astype(int) if score.ndim == 1 else score.argmax(axis=1)
         return np.asarray(np.asarray(self.classes)[code])

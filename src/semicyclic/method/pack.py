@@ -87,7 +87,9 @@ def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[A
                 f"{loss.classes}: name them all with classes=(...)"
             )
     else:
-        values = np.asarray(classes)
+        values = np.asarray(list(classes))
+        if len(set(values.tolist())) != len(values):
+            raise ValueError(f"classes={classes!r}: they must all be different")
     if len(values) != loss.classes:
         raise ValueError(
             f"there are {len(values)} classes, loss {loss.name} takes {loss.classes}: "
@@ -113,7 +115,10 @@ def _distinct(labels: Array) -> Array:
         row = int((~np.isfinite(labels)).argmax())
         raise ValueError(f"label of row {row} is {labels[row]}: it must be finite")
     if labels.dtype.kind not in "biuf":
-        return np.unique(labels)
+        try:
+            return np.unique(labels)
+        except TypeError:
+            raise ValueError("the labels are of several kinds: make them all text or all numbers") from None
     # Two comparisons settle the common case without sorting millions of labels.
     low, high = labels.min(), labels.max()
     if ((labels == low) | (labels == high)).all():

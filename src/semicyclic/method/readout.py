@@ -91,13 +91,15 @@ class Log:
     squares: Array
     budget: int
     pages: list[Kept] = field(default_factory=list)
+    size: int = 0
     past: Past | None = None
     running: Running | None = None
 
     def append(self, kept: Kept) -> None:
         """Keep a page, and drop old cycles if that is too much."""
         self.pages.append(kept)
-        if len(self.pages) > 1 and sum(each.nbytes() for each in self.pages) > self.budget:
+        self.size += kept.nbytes()
+        if len(self.pages) > 1 and self.size > self.budget:
             self._drop()
 
     def copy(self) -> "Log":
@@ -185,9 +187,10 @@ class Log:
             columns = kept.by_column(self.start.shape[1], plan.intercept > 0)
             deeds = np.empty(len(columns.step), DEED if kind == np.float32 else DEED_DOUBLE)
             until = kept.page.until.astype(kind)
-            records = kept.block, kept.page.fold, kept.page.record, until
+            gain = kept.page.gain.astype(kind)
+            records = kept.block, kept.page.fold, kept.page.record, until, gain
             for output in range(len(out)):
-                row_deeds(kept.page, columns.step, output, deeds)
+                row_deeds(kept.page, columns.step, output, plan.rule == ADAGRAD, deeds)
                 held = vectors[:, :, output], squares[:, :, output]
                 least = 0
                 if plain:
@@ -204,7 +207,7 @@ class Log:
                     lags = (mine[3] * np.repeat(norm, np.diff(mine[0]))).astype(kind)
                     lagging = mine[0], mine[1], lags, *models
                     job = partial(
-                        replay_pushes, columns, deeds, records[2:], pushed, lagging, least - 1, out[output]
+                        replay_pushes, columns, deeds, records[2:4], pushed, lagging, least - 1, out[output]
                     )
                     _in_parallel(columns.first, job)
                 if least <= columns.first[-1]:
@@ -239,6 +242,7 @@ class Log:
         new = Past(found[:blocks], found[blocks:], sums[0], latest, *sums[1:])
         self.past = new if self.past is None else _join(self.past, new)
         self.pages = self.pages[count:]
+        self.size = sum(kept.nbytes() for kept in self.pages)
 
 
 def _in_parallel(first: Array, job: Callable[[tuple[int, int]], object]) -> None:

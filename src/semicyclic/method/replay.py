@@ -129,11 +129,11 @@ DEED_DOUBLE = np.dtype([("push", np.float64), ("step", np.int64)])
 
 
 @jit
-def row_deeds(page: Page, step: Any, output: Any, deeds: Any) -> Any:
-    """Fill `deeds` for one of the outputs."""
+def row_deeds(page: Page, step: Any, output: Any, adaptive: Any, deeds: Any) -> Any:
+    """Fill `deeds` for one of the outputs; adaptive steps are gained after summing."""
     for r in range(len(step)):
         deeds[r].step = step[r]
-        deeds[r].push = page.gain[step[r]] * page.slope[r, output]
+        deeds[r].push = page.slope[r, output] * (1.0 if adaptive else page.gain[step[r]])
 
 
 # How many models a kernel adds to at once: four vectors of eight.
@@ -161,9 +161,10 @@ def _look_up(columns: ByColumn, deeds: Any, at: Any, push: Any, step: Any) -> An
 
 @jit
 def _adagrad_record(
-    plan: Plan, columns: Any, deeds: Any, until: Any, cells: Any, state: Any, moved: Any
+    plan: Plan, columns: Any, deeds: Any, steps: Any, cells: Any, state: Any, moved: Any
 ) -> Any:
     """Replay per-coordinate steps of one cell through one record; the lag."""
+    until, gain = steps
     vector, square, held, factor, rate = state
     box = vector.dtype.type(plan.box)
     lag = vector.dtype.type(0.0)
@@ -176,8 +177,8 @@ def _adagrad_record(
             gradient += deeds[columns.row[at]].push * columns.value[at]
             at += 1
         for a in range(len(held)):
-            g = vector.dtype.type(factor[a]) * gradient
-            if held[a] >= 0 and g != 0:
+            g = vector.dtype.type(factor[a]) * (gain[step] * gradient)
+            if held[a] >= 0 and square[held[a]] + g * g > 0:
                 square[held[a]] += g * g
                 before = vector[held[a]]
                 after = before - vector.dtype.type(rate) * g / np.sqrt(square[held[a]])
@@ -253,7 +254,7 @@ def replay(
 ) -> Any:
     """Replay the columns span[0]..span[1]-1 of a trace, adding to out [d+1, models].
 
-    records: (block, fold) of each record; (record, until) of each step.
+    records: (block, fold) of each record; (record, until, gain) of each step.
     kept: the vectors and squares [M, d+1] before the trace, brought to its end here.
     picks: (first, model, held, per_step): record r counts held * z_end - per_step * lag for
         its models first[r]:first[r+1].
@@ -263,7 +264,7 @@ def replay(
         records, each change counted by `share` for all models at once.
     least: columns with fewer cells were seen to elsewhere.
     """
-    block, fold, owner, until = records
+    block, fold, owner, until, gain = records
     vectors, squares = kept
     first, model, held, per_step = picks
     share, tail, head, beyond, low, high = weights
@@ -312,7 +313,7 @@ def replay(
                     stop += 1
                 rate = plan.eta[plan.chain[b]]
                 state = (vector, square, active[b], plan.coefficient[b], rate)
-                lag = _adagrad_record(plan, columns, deeds, until, (at, stop), state, moved)
+                lag = _adagrad_record(plan, columns, deeds, (until, gain), (at, stop), state, moved)
                 at = stop
             else:
                 total = kind(0.0)

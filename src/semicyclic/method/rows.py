@@ -21,12 +21,16 @@ class Rows:
     X: [n, d], dense or any SciPy sparse matrix; kept as CSR in `dtype` (float32 unless
         float64 is asked for; the chain computes in the same).
     y: labels: two or more classes of any kind, or numbers; None for rows to predict.
-    when: one time per row, as `Schedule.locate` takes them; naive times need `zone`.
+    when: one time per row, as `Schedule.locate` takes them; naive times need `zone`, and
+        follow the rules `ambiguous` and `missing`.
     block, cycle: instead of `when`, the block of each row, counted from 0, and optionally its
         cycle; without cycles a new one begins wherever the block number falls.
     weight: how much each row counts, 1 unless given; 0 or more.
     intercept: a constant column beside the features, on by default.
-    unsorted: what to do with times that go back: "refuse", or "sort" (stably).
+    unsorted: what to do with times that go back: "refuse", or "sort" (stably). Rows without
+        labels, to be predicted, may come in any order.
+
+    Arrays that fit are shared with the caller, not copied: do not change them afterwards.
     """
 
     def __init__(
@@ -36,6 +40,8 @@ class Rows:
         *,
         when: object = None,
         zone: str | None = None,
+        ambiguous: str = "earlier",
+        missing: str = "shift",
         block: npt.ArrayLike | None = None,
         cycle: npt.ArrayLike | None = None,
         weight: npt.ArrayLike | None = None,
@@ -53,23 +59,28 @@ class Rows:
         _check(self.indptr, self.indices, self.values, self.width)
         self.labels = None if y is None else _column("y", y, n)
         self.weight = None if weight is None else _weights(_column("weight", weight, n), kind)
-        self.intercept = intercept
+        self.intercept = bool(intercept)
         if when is not None and block is not None:
             raise ValueError("give either when= or block=, not both")
-        self.when = None if when is None else _column("when", instants(when, zone=zone), n)
+        self.when = None
+        if when is not None:
+            ticks = instants(when, zone=zone, ambiguous=ambiguous, missing=missing)
+            self.when = _column("when", ticks, n)
         self.block = None if block is None else _whole("block", block, n)
         self.cycle = None if cycle is None else _whole("cycle", cycle, n)
         if cycle is not None and block is None:
             raise ValueError("cycle= goes with block=; with when= the schedule tells the cycle")
         if unsorted not in ("refuse", "sort"):
             raise ValueError(f"unsorted={unsorted!r}: choose 'refuse' or 'sort'")
-        if self.when is not None and (back := np.flatnonzero(np.diff(self.when) < 0)).size:
+        # Rows to predict may come in any order, and are answered in it.
+        times = np.zeros(0) if self.when is None or self.labels is None else self.when
+        if (back := np.flatnonzero(np.diff(times) < 0)).size:
             if unsorted == "refuse":
                 raise ValueError(
                     f"row {back[0] + 1} is earlier than the row before it: sort the rows by time, "
                     "or say unsorted='sort'"
                 )
-            vars(self).update(vars(self[np.argsort(self.when, kind="stable")]))
+            vars(self).update(vars(self[np.argsort(times, kind="stable")]))
 
     def __len__(self) -> int:
         return len(self.indptr) - 1
@@ -81,6 +92,8 @@ class Rows:
     def __getitem__(self, index: slice | Array) -> "Rows":
         """The rows of a slice, or in the order of an array of row numbers."""
         chosen = np.arange(len(self))[index]
+        if chosen.ndim != 1:
+            raise TypeError(f"rows[{index!r}]: choose rows by a slice or an array, such as rows[5:6]")
         part = object.__new__(Rows)
         part.width, part.intercept = self.width, self.intercept
         lengths = np.diff(self.indptr)[chosen]
@@ -97,6 +110,8 @@ class Rows:
 
     def place(self, schedule: Schedule | int) -> Located:
         """(cycle, block) of each row; a whole number m stands for m numbered blocks."""
+        if not isinstance(schedule, Schedule | int) or schedule == 0:
+            raise ValueError(f"schedule={schedule!r}: give a Schedule, or the number of blocks")
         blocks = schedule if isinstance(schedule, int) else schedule.blocks
         if self.block is None:
             if self.when is None:
@@ -124,12 +139,13 @@ def join(parts: Sequence[Rows]) -> Rows:
     whole.indptr = np.r_[0, np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts]))]
     for name in ("indices", "values", "labels", "weight", "when", "block", "cycle"):
         columns = [getattr(part, name) for part in parts]
+        if name == "weight" and any(column is not None for column in columns):
+            ones = [np.ones(len(part), first.values.dtype) for part in parts]
+            columns = [one if column is None else column for one, column in zip(ones, columns, strict=True)]
         missing = [column is None for column in columns]
         if any(missing) != all(missing):
             raise ValueError(f"some parts of the stream have {name} and some have none")
         setattr(whole, name, None if all(missing) else np.concatenate(columns))
-    if whole.when is not None and (np.diff(whole.when) < 0).any():
-        raise ValueError("a part of the stream begins before the part ahead of it ends")
     return whole
 
 
@@ -137,6 +153,8 @@ def _features(X: Any, kind: np.dtype[Any]) -> tuple[Array, Array, Array, int]:
     """CSR arrays of dense or sparse features; the caller's own where they fit."""
     if hasattr(X, "tocsr"):
         X = X.tocsr()
+        if len(X.shape) != 2 or X.data.dtype.kind not in "biuf":
+            raise ValueError(f"X is a sparse {X.shape} of {X.data.dtype}: it must be a table of real numbers")
         values = np.ascontiguousarray(X.data, dtype=kind)
         return X.indptr.astype(np.int64), np.ascontiguousarray(X.indices), values, int(X.shape[1])
     if hasattr(X, "to_numpy"):
@@ -144,11 +162,18 @@ def _features(X: Any, kind: np.dtype[Any]) -> tuple[Array, Array, Array, int]:
     dense = np.asarray(X)
     if dense.ndim != 2:
         raise ValueError(f"X has shape {dense.shape}: it must be a table [rows, columns]")
+    if dense.dtype == object:
+        # A table of several kinds of numbers, such as a data frame's.
+        try:
+            dense = dense.astype(np.float64)
+        except (TypeError, ValueError):
+            raise ValueError("X holds objects that are not numbers: features must be numbers") from None
     if dense.dtype.kind not in "biuf":
         raise ValueError(f"X holds {dense.dtype}: features must be numbers")
-    row, column = np.nonzero(dense)
-    indptr = np.searchsorted(row, np.arange(len(dense) + 1))
-    return indptr.astype(np.int64), column.astype(np.int32), dense[row, column].astype(kind), dense.shape[1]
+    held = dense != 0
+    indptr = np.r_[0, np.cumsum(held.sum(axis=1))]
+    column = np.broadcast_to(np.arange(dense.shape[1], dtype=np.int32), dense.shape)[held]
+    return indptr.astype(np.int64), column, dense[held].astype(kind), dense.shape[1]
 
 
 def _check(indptr: Array, indices: Array, values: Array, width: int) -> None:
@@ -186,6 +211,8 @@ def _whole(name: str, values: npt.ArrayLike, n: int) -> Array:
 
 
 def _weights(weight: Array, kind: np.dtype[Any]) -> Array:
+    if weight.dtype.kind not in "biuf":
+        raise ValueError(f"weight holds {weight.dtype}: it must be numbers")
     fine = np.isfinite(weight) & (weight >= 0)
     if not fine.all():
         row = int((~fine).argmax())

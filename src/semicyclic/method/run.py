@@ -52,8 +52,16 @@ class Run:
     batch_size: int
     member: Member
     single: bool = True
+    is_view: bool = False
+    # When the last row came, in microseconds since 1970; long ago where rows have no times.
+    latest: int = -(2**63)
     reservoir: Reservoir | None = None
     pending: Rows | None = None
+
+    def __repr__(self) -> str:
+        table = self.log.table()
+        kept = f"{len(np.unique(table.cycle))} cycles kept" if len(table.cycle) else "nothing learnt"
+        return f"Run({self.blocks} blocks, {self.log.start.shape[1] - 1:,} columns, {self.loss!r}, {kept})"
 
     @property
     def blocks(self) -> int:
@@ -163,7 +171,7 @@ class Run:
             raise ValueError("only the single chain can be cut anew: other chains need a run of their own")
         if self.member.models != self._run_blocks:
             raise ValueError("cut the run itself anew, not a consensus or an already coarser one")
-        return replace(self, schedule=schedule, member=member, reservoir=None)
+        return replace(self, schedule=schedule, member=member, reservoir=None, is_view=True)
 
     # ---------------------------------------------------------------- progressive loss
 
@@ -241,7 +249,12 @@ class Run:
             return []
         picks = average.block_means(self._kept(through), self.member)
         cycle = self.log.table().cycle[picks.record]
-        return [cycle[picks.model == model] for model in np.flatnonzero(self.member.totals(past.weight))]
+        # Of a cycle that was dropped in part, what is left does not count.
+        newest = np.full(self.member.models, np.iinfo(np.int64).min)
+        np.maximum.at(newest, self.member.model, past.cycle[self.member.block])
+        whole = cycle > newest[picks.model]
+        models = np.flatnonzero(self.member.totals(past.weight))
+        return [cycle[whole & (picks.model == model)] for model in models]
 
     def _over_budget(self, what: str) -> None:
         raise ValueError(

@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import replace
 from math import inf, isfinite
 from types import ModuleType
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +49,9 @@ MEMORY = 256 * 2**20
 PAGE = 32 * 2**20
 
 
+REMEDY = "use a smaller step_size, scale the features, or set radius="
+
+
 class Diverged(ArithmeticError):
     """The chain left the finite numbers."""
 
@@ -65,6 +68,7 @@ class Settings(TypedDict, total=False):
     start: the first iterate [C, d+1], zero unless given.
     classes: the labels' classes, where the rows may not hold them all.
     memory: bytes for what is kept per visit, 256 MB unless given.
+    ended: False if rows will follow by `more`: an unfilled minibatch waits for them.
     reservoir: a generator; keeps a random iterate per block for `Run.random`.
     engine: `method.kernels` (compiled, the default) or `method.chain` (plain NumPy).
     """
@@ -77,6 +81,7 @@ class Settings(TypedDict, total=False):
     start: npt.ArrayLike
     classes: tuple[Any, ...]
     memory: int
+    ended: bool
     reservoir: np.random.Generator
     engine: ModuleType
 
@@ -119,6 +124,10 @@ def chain(
     rows: `Rows` with a schedule; rows already packed by `pack`, without; or an iterable of
         `Rows`, the parts of one stream, from which minibatches are cut as from the whole.
     """
+    if not isinstance(rows, Rows | Packed | Iterable) or isinstance(rows, str | bytes | np.ndarray):
+        raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
+    # A setting that is None is one that was not given.
+    settings = cast(Settings, {name: value for name, value in settings.items() if value is not None})
     unknown = sorted(set(settings) - set(Settings.__annotations__))
     if unknown:
         raise TypeError(f"unknown setting {unknown[0]!r}: choose from {', '.join(Settings.__annotations__)}")
@@ -131,25 +140,42 @@ def chain(
     if schedule is None:
         raise ValueError("give a schedule, such as Schedule.daily(6, zone='Europe/Paris')")
     batch_size = settings.get("batch_size", 128)
+    ended = settings.get("ended", True)
+    if isinstance(rows, Rows) and not ended:
+        rows = [rows]
     if isinstance(rows, Rows):
         packed = _pack(rows, schedule, settings)
-        return _learn(_first_run(packed, basis, plural, packed.steps, settings), packed, _engine(settings))
+        run = _first_run(packed, basis, plural, packed.steps, settings)
+        if rows.when is not None:
+            run = replace(run, latest=int(rows.when[-1]))
+        return _learn(run, packed, _engine(settings))
     started: Run | None = None
     for part in rows:
+        if not isinstance(part, Rows):
+            raise TypeError(f"a part of the stream is a {type(part).__name__}: make it Rows(X, y, when=...)")
+        if len(part) == 0:
+            continue
         if started is None:
             empty = _pack(part, schedule, settings)
             started = _first_run(empty, basis, plural, None, settings)
         started = _continue(started, part, _engine(settings), batch_size=batch_size, ended=False)
     if started is None:
         raise ValueError("the stream has no parts")
+    if not ended:
+        return started
     return _continue(started, None, _engine(settings), batch_size=batch_size, ended=True)
 
 
 def more(run: Run, rows: Rows, *, ended: bool = True, engine: ModuleType | None = None) -> Run:
-    """Go on with a run: a new run, as if these rows had followed in the first place.
+    """Go on with a run, which stays as it was: a new run that has learnt from these rows too.
 
-    ended: whether the rows end here. If not, an unfilled minibatch waits for the next rows.
+    ended: whether the rows end here. If not, an unfilled minibatch waits for the next rows, and
+        the runs are as if all rows had come at once. So start with `ended=False` as well.
     """
+    if run.is_view:
+        raise ValueError("this is a coarser or soft view of a run: go on with the run itself")
+    if not isinstance(rows, Rows):
+        raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
     fresh = replace(run, log=run.log.copy(), state=run.state.copy(), reservoir=_copied(run.reservoir))
     return _continue(fresh, rows, engine or _engine({}), batch_size=run.batch_size, ended=ended)
 
@@ -184,7 +210,7 @@ def _first_run(packed: Packed, basis: Any, plural: bool, counts: Array | None, s
     shape = (held.vectors, packed.width + 1, packed.loss.outputs)
     vectors = np.zeros(shape, packed.layout.values.dtype)
     if "start" in settings:
-        _set_start(vectors, held, np.asarray(settings["start"]))
+        _set_start(vectors, held, plan, np.asarray(settings["start"]))
     member = own_models(packed.blocks) if plural else one_model(packed.blocks)
     reservoir = None
     if "reservoir" in settings:
@@ -250,7 +276,7 @@ def _emphasis(packed: Packed, counts: Array | None, settings: Settings) -> tuple
     return emphasis, float(target @ emphasis)
 
 
-def _set_start(vectors: Array, basis: Basis, start: Array) -> None:
+def _set_start(vectors: Array, basis: Basis, plan: Plan, start: Array) -> None:
     """Put the first iterate where it is in force: every chain's shared or only vector."""
     _, width, outputs = vectors.shape
     if not np.isfinite(start).all():
@@ -259,6 +285,10 @@ def _set_start(vectors: Array, basis: Basis, start: Array) -> None:
         start = start[None]
     if start.shape != (outputs, width):
         raise ValueError(f"start has shape {start.shape}: it must be [{outputs}, {width}], intercept last")
+    if plan.intercept == 0 and start[:, -1].any():
+        raise ValueError("start has an intercept, the rows have none")
+    if np.linalg.norm(start) > plan.radius or np.abs(start).max() > plan.box:
+        raise ValueError("start lies outside the ball or box to be projected onto")
     first = np.unique(basis.active[:, 0])
     if not (basis.coefficient[:, 0] == 1.0).all():
         raise ValueError("start= needs a basis whose first vector has coefficient 1 in every block")
@@ -270,8 +300,10 @@ def _continue(run: Run, rows: Rows | None, engine: ModuleType, *, batch_size: in
     parts = [part for part in (run.pending, rows) if part is not None]
     if not parts:
         return run
-    if rows is not None and rows.block is not None and rows.cycle is None:
-        parts[-1] = _numbered(run, rows)
+    if rows is not None:
+        _check_part(run, rows)
+        if rows.block is not None and rows.cycle is None:
+            parts[-1] = _numbered(run, rows)
     whole = join(parts)
     if not ended:
         runs = visits(*whole.place(run.schedule))
@@ -283,8 +315,28 @@ def _continue(run: Run, rows: Rows | None, engine: ModuleType, *, batch_size: in
         whole = whole[: len(whole) - open_rows]
     else:
         run = replace(run, pending=None)
+    if whole.when is not None:
+        run = replace(run, latest=int(whole.when[-1]))
     packed = pack(whole, run.schedule, loss=run.loss, batch_size=batch_size, classes=run.classes or None)
     return _learn(run, packed, engine)
+
+
+def _check_part(run: Run, rows: Rows) -> None:
+    """Rows that follow must be like those before, and not earlier."""
+    expected = {
+        "columns": (run.state.vectors.shape[1] - 1, rows.width),
+        "dtype": (run.state.vectors.dtype, rows.values.dtype),
+        "intercept": (run.log.plan.intercept > 0, rows.intercept),
+    }
+    for name, (before, now) in expected.items():
+        if before != now:
+            raise ValueError(f"these rows have {name} {now}, those before had {before}: they must be alike")
+    if run.pending is not None and run.pending.when is not None:
+        latest = int(run.pending.when[-1])
+    else:
+        latest = run.latest
+    if rows.when is not None and len(rows) and int(rows.when[0]) < latest:
+        raise ValueError("these rows begin before the rows ahead of them end: sort the stream by time")
 
 
 def _numbered(run: Run, rows: Rows) -> Rows:
@@ -332,6 +384,8 @@ def _learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
         if model >= 0:
             assert run.reservoir is not None
             run.reservoir.kept[model] = in_force(plan, state, block)
+    if not np.isfinite(state.vectors).all():
+        raise Diverged("the chain diverged at its last step: " + REMEDY)
     return run
 
 
@@ -397,5 +451,5 @@ def _check(page: Any, packed: Packed) -> None:
         visit = int(page.visit[int(broken.argmax())])
         raise Diverged(
             f"the chain diverged in cycle {packed.cycle[visit]}, block {packed.layout.block[visit]}: "
-            "use a smaller step_size, scale the features, or set radius="
+            + REMEDY
         )

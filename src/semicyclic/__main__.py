@@ -1,0 +1,5 @@
+"""`python -m semicyclic` is the command line."""
+
+from semicyclic.cli import main
+
+main()
