@@ -36,5 +36,5 @@ bench: $(VENV)/installed
 	$(BIN)/python -m benchmarks --all
 
 clean:
-	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .numba_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from semicyclic.method import basis as bases
-from semicyclic.method import chain, kernels, train
+from semicyclic.method import chain, kernels, learn, train
 from semicyclic.method import loss as losses
 from semicyclic.method import step as steps
 from semicyclic.method.basis import Basis
@@ -50,7 +50,7 @@ def way(name: str) -> Iterator[dict[str, Any]]:
     """Settings and patches that make `train` go the way called `name`."""
     traced, summing = name.startswith("trace"), name.endswith("ing") and not name.endswith("lagging")
     with (
-        mock.patch.object(train, "_is_traced", return_value=traced),
+        mock.patch.object(learn, "_is_traced", return_value=traced),
         mock.patch.object(kernels, "_sums_iterates", return_value=summing),
     ):
         yield {"engine": chain} if name == "plain" else {}

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 
 import semicyclic as sc
-from semicyclic.method import readout, train
+from semicyclic.method import learn, readout, train
 
 PACKAGE = Path(sc.__file__).parent
 SCRIPT = """
@@ -75,9 +75,9 @@ def test_large_models_read_out_by_column_equal_those_from_a_table() -> None:
     rows = sc.Rows(X, rng.integers(0, 2, n), block=block, dtype=np.float64)
     for method in (train.pluralistic, train.separate, train.residual):
         for step in (0.5, sc.step.adagrad(0.3), sc.step.dual_averaging(0.5)):
-            with mock.patch.object(train, "_is_traced", return_value=False):
+            with mock.patch.object(learn, "_is_traced", return_value=False):
                 table = method(rows, m, step_size=step, batch_size=4)
-            with mock.patch.object(train, "_is_traced", return_value=True):
+            with mock.patch.object(learn, "_is_traced", return_value=True):
                 trace = method([rows[:900], rows[900:]], m, step_size=step, batch_size=4)
             with mock.patch.object(readout, "SHARES", 1):
                 for read in ("mean", "last", "consensus"):

@@ -39,7 +39,7 @@ READOUTS: dict[str, Callable[[sc.Run], sc.Pluralistic]] = {
 }
 
 
-def learn(method: Method, made: Case, rows: Any = None, **more: Any) -> sc.Run:
+def taught(method: Method, made: Case, rows: Any = None, **more: Any) -> sc.Run:
     if made.problem.loss == "logistic":
         more["classes"] = (0.0, 1.0)  # a part of a stream may hold one class only
     rng = np.random.default_rng(0)
@@ -57,7 +57,7 @@ class TestContract:
         self, method: Method, seed: int, loss: str
     ) -> None:
         made = case(seed, loss=loss)
-        run = learn(method, made)
+        run = taught(method, made)
         for name, read in READOUTS.items():
             model = read(run)
             assert model.weights.shape == (made.blocks, made.problem.classes, made.problem.X.shape[1] + 1), (
@@ -71,13 +71,13 @@ class TestContract:
     def test_the_same_rows_give_the_same_bits(self, method: Method, seed: int) -> None:
         made = case(seed)
         for read in READOUTS.values():
-            assert np.array_equal(read(learn(method, made)).weights, read(learn(method, made)).weights)
+            assert np.array_equal(read(taught(method, made)).weights, read(taught(method, made)).weights)
 
     @given(seed=seeds)
     @settings(max_examples=6, deadline=None)
     def test_plain_and_compiled_agree(self, method: Method, seed: int) -> None:
         made = case(seed)
-        fast, plain = learn(method, made), learn(method, made, engine=chain)
+        fast, plain = taught(method, made), taught(method, made, engine=chain)
         for name, read in READOUTS.items():
             assert np.allclose(read(fast).weights, read(plain).weights, rtol=0, atol=1e-12), name
         assert np.isclose(fast.progressive_loss(), plain.progressive_loss())
@@ -91,17 +91,17 @@ class TestContract:
         low, high = sorted((cut, other))
         rows = made.rows
         parts = [part for part in (rows[:low], rows[low:high], rows[high:]) if len(part)]
-        whole, streamed = learn(method, made), learn(method, made, iter(parts))
+        whole, streamed = taught(method, made), taught(method, made, iter(parts))
         for name, read in READOUTS.items():
             assert np.allclose(read(whole).weights, read(streamed).weights, rtol=0, atol=1e-12), name
-        begun = learn(method, made, [parts[0]])
+        begun = taught(method, made, [parts[0]])
         assert len(begun.log.table().weight) > 0
 
     @given(seed=seeds, cut=st.integers(1, 59))
     @settings(max_examples=6, deadline=None)
     def test_a_run_may_go_on_later(self, method: Method, seed: int, cut: int) -> None:
         made = case(seed)
-        first = learn(method, made, [made.rows[:cut]])
+        first = taught(method, made, [made.rows[:cut]])
         before = first.mean().weights.copy()
         later = train.more(first, made.rows[cut:])
         assert np.array_equal(before, first.mean().weights)
@@ -110,7 +110,7 @@ class TestContract:
         rows = sc.Rows(
             made.problem.X, made.rows.labels, block=made.problem.block, cycle=cycle, dtype=np.float64
         )
-        whole = learn(method, made, rows)
+        whole = taught(method, made, rows)
         assert np.allclose(later.mean().weights, whole.mean().weights, rtol=0, atol=1e-12)
         assert np.allclose(later.last().weights, whole.last().weights, rtol=0, atol=1e-12)
 
@@ -144,7 +144,7 @@ class TestContract:
         for name, read in READOUTS.items():
             if name == "random":
                 continue
-            one, other = read(learn(method, made)).weights, read(learn(method, made, renamed)).weights
+            one, other = read(taught(method, made)).weights, read(taught(method, made, renamed)).weights
             assert np.allclose(one, other[order], atol=1e-12), name
 
     def test_it_says_when_it_diverges(self, method: Method) -> None:
@@ -286,7 +286,7 @@ def test_a_misspelt_setting_is_refused() -> None:
 
 def test_going_on_twice_from_one_run_gives_the_same_run_twice() -> None:
     made = case(3)
-    first = learn(METHODS["separate"], made, [made.rows[:30]])
+    first = taught(METHODS["separate"], made, [made.rows[:30]])
     one, other = (train.more(first, made.rows[30:]) for _ in range(2))
     assert np.array_equal(one.random().weights, other.random().weights)
     assert np.array_equal(one.last().weights, other.last().weights)
