@@ -320,3 +320,35 @@ def test_a_cycle_that_was_dropped_in_part_does_not_count_as_kept() -> None:
     assert small.log.past.cycle.tolist() == [2]
     with pytest.raises(ValueError, match="train with a larger memory="):
         small.tail(1)
+
+
+@pytest.mark.parametrize("first", [(0, 0), (0, 1)], ids=["one cycle", "two cycles"])
+def test_the_last_of_dropped_blocks_is_the_one_that_came_last(first: tuple[int, int]) -> None:
+    """Blocks 1 and 0, in this order, and then only block 2 until both are dropped."""
+    rng = np.random.default_rng(0)
+    block = np.r_[[1] * 6, [0] * 6, [2] * 348]
+    cycle = np.r_[[first[0]] * 6, [first[1]] * 6, 2 + np.arange(348) // 6]
+    rows = sc.Rows(
+        rng.normal(size=(360, 3)), rng.integers(0, 2, 360), block=block, cycle=cycle, dtype=np.float64
+    )
+    parts = [rows[low : low + 6] for low in range(0, 360, 6)]
+    found = []
+    for memory in (1, 2**30):
+        run = train.pluralistic(parts, 3, batch_size=3, classes=(0, 1), memory=memory)
+        assert (run.log.past is None) == (memory > 1)
+        found.append(run.coarser(2, groups=[0, 0, 1]).last().weights)
+    assert np.allclose(found[0], found[1], atol=1e-12)
+
+
+def test_fading_does_not_depend_on_how_cycles_are_counted() -> None:
+    made = case(6)
+    late = sc.Rows(
+        made.problem.X,
+        made.rows.labels,
+        block=made.problem.block,
+        cycle=made.problem.cycle + 20_000,
+        dtype=np.float64,
+    )
+    one = train.pluralistic(made.rows, made.blocks, **made.settings).fading(3.0)
+    other = train.pluralistic(late, made.blocks, **made.settings).fading(3.0)
+    assert np.allclose(one.weights, other.weights, atol=1e-12)

@@ -347,3 +347,14 @@ def test_many_sorted_and_shuffled_moments_are_located_alike() -> None:
     one, other = schedule.place(ticks), schedule.place(ticks[order])
     assert np.array_equal(one.cycle[order], other.cycle)
     assert np.array_equal(one.block[order], other.block)
+
+
+def test_the_compiled_locate_is_right_at_the_very_instant_of_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    change = 1_772_953_200  # 8 March 2026, 07:00 UTC: 02:00 becomes 03:00 in New York
+    schedule = Schedule.daily(24, zone="America/New_York")
+    when = [change - 3 * 86_400, change - 1, change, change + 1]
+    plain = schedule.locate(when).block.tolist()
+    monkeypatch.setattr(module, "MANY", 1)
+    assert schedule.locate(when).block.tolist() == plain == [2, 1, 3, 3]

@@ -82,17 +82,23 @@ def run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any,
             targets = (layout.targets, first)
             slopes(plan.loss, plan.level, count, (score, 0), targets, (slope, to), value)
             weight = 1.0
-            here = 0.0
             if weighted:
                 total = 0.0
                 for r in range(np.uint64(count)):
-                    slope[to + r] *= layout.weights[np.uint64(first) + r]
-                    here += value[r] * layout.weights[np.uint64(first) + r]
-                    total += layout.weights[np.uint64(first) + r]
+                    share = layout.weights[np.uint64(first) + r]
+                    slope[to + r] *= share
+                    value[r] *= share
+                    total += share
                 weight = total / count
-            else:
-                for r in range(np.uint64(count)):
-                    here += value[r]
+            # In one loop, since each sum waits for its last addition.
+            gain = kind(eta / count)
+            here = 0.0
+            tilt = 0.0
+            for r in range(np.uint64(count)):
+                here += value[r]
+                slope[to + r] *= gain
+                tilt += slope[to + r]
+            bias = kind(tilt * plan.intercept)
             page.loss[record] += here
             page.step_loss[record] += here / count
             page.rows[record] += weight * count
@@ -102,12 +108,6 @@ def run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any,
                 page.gain[t - span[0]] = 1.0
                 page.until[t - span[0]] = mass
                 page.record[t - span[0]] = record
-            gain = kind(eta / count)
-            tilt = 0.0
-            for r in range(np.uint64(count)):
-                slope[to + r] *= gain
-                tilt += slope[to + r]
-            bias = kind(tilt * plan.intercept)
             if len(sums) > 0:
                 if alone:
                     merge_running(running[block].ravel(), running_weight[block], weight, w, weight)

@@ -29,7 +29,10 @@ MANY = 1 << 16
 
 @dataclass
 class Past:
-    """What remains of dropped records: each block's mean, weight, last iterate and losses."""
+    """What remains of dropped records: each block's mean, weight, last iterate and losses.
+
+    order: which of the `count` records dropped was each block's last; -1 where it had none.
+    """
 
     mean: Array
     last: Array
@@ -37,10 +40,8 @@ class Past:
     cycle: Array
     loss: Array
     rows: Array
-
-    @property
-    def seen(self) -> Array:
-        return self.weight > 0
+    order: Array
+    count: int
 
 
 @dataclass
@@ -235,11 +236,18 @@ class Log:
             found, self.start, self.squares = old._replay(both, 2 * blocks, ends=True)
         latest = np.full(blocks, np.iinfo(np.int64).min)
         np.maximum.at(latest, table.block, table.cycle)
-        sums = [
-            np.bincount(table.block, each, blocks)
-            for each in (table.weight, old.column("loss"), old.column("rows"))
-        ]
-        new = Past(found[:blocks], found[blocks:], sums[0], latest, *sums[1:])
+        order = np.full(blocks, -1)
+        np.maximum.at(order, table.block, np.arange(len(table.block)))
+        new = Past(
+            mean=found[:blocks],
+            last=found[blocks:],
+            weight=np.bincount(table.block, table.weight, blocks),
+            cycle=latest,
+            loss=np.bincount(table.block, old.column("loss"), blocks),
+            rows=np.bincount(table.block, old.column("rows"), blocks),
+            order=order,
+            count=len(table.block),
+        )
         self.past = new if self.past is None else _join(self.past, new)
         self.pages = self.pages[count:]
         self.size = sum(kept.nbytes() for kept in self.pages)
@@ -266,12 +274,14 @@ def _in_parallel(first: Array, job: Callable[[tuple[int, int]], object]) -> None
 def _join(a: Past, b: Past) -> Past:
     """Two pasts in a row: means merge by weight, the later iterate is the last."""
     pairs = [merge(Mean(a.mean[i], a.weight[i]), Mean(b.mean[i], b.weight[i])) for i in range(len(a.weight))]
-    later = b.seen[:, None, None]
+    later = b.order >= 0
     return Past(
         np.stack([mean.value for mean in pairs]).astype(a.mean.dtype),
-        np.where(later, b.last, a.last),
+        np.where(later[:, None, None], b.last, a.last),
         a.weight + b.weight,
         np.maximum(a.cycle, b.cycle),
         a.loss + b.loss,
         a.rows + b.rows,
+        np.where(later, a.count + b.order, a.order),
+        a.count + b.count,
     )

@@ -86,11 +86,11 @@ class Run:
         values, seen = self._read(average.block_lasts, self.member, through)
         past = self.log.past
         if past is not None:
-            for block in np.argsort(past.cycle, kind="stable"):
+            for block in np.argsort(past.order):
                 model = int(self.member.model[block])
-                if past.weight[block] > 0 and not seen[model]:
+                if past.order[block] >= 0 and not seen[model]:
                     values[model] = past.last[block]
-            seen |= self.member.totals(past.weight) > 0
+            seen |= self.member.totals((past.order >= 0).astype(float)) > 0
         return self._model((values, seen), "last()", through)
 
     def tail(self, cycles: int, *, through: int | None = None) -> Pluralistic:
