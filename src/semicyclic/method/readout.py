@@ -190,23 +190,24 @@ class Log:
             until = kept.page.until.astype(kind)
             gain = kept.page.gain.astype(kind)
             records = kept.block, kept.page.fold, kept.page.record, until, gain
+            least = 0
+            if plain:
+                # A record walked through costs about what 64 models cost to add a push to,
+                # and a column has no more pushes than cells or records.
+                count = models[1] - models[0]
+                least = int(columns.first[-1]) + 1
+                if count > 64:
+                    least = 1 + 64 * len(kept.cycle) // count
+                pushed = np.zeros((len(kept.cycle), -(-count // LANES) * LANES), kind)
+                factors = plan.coefficient[kept.block]
+                pushed[:, :count] = np.einsum("ra,raq->rq", factors, weights[0])
+                norm = (plan.coefficient**2).sum(axis=1)[kept.block]
+                lags = (mine[3] * np.repeat(norm, np.diff(mine[0]))).astype(kind)
+                lagging = mine[0], mine[1], lags, *models
             for output in range(len(out)):
                 row_deeds(kept.page, columns.step, output, plan.rule == ADAGRAD, deeds)
                 held = vectors[:, :, output], squares[:, :, output]
-                least = 0
                 if plain:
-                    # A record walked through costs about what 64 models cost to add a push to,
-                    # and a column has no more pushes than cells or records.
-                    count = models[1] - models[0]
-                    least = int(columns.first[-1]) + 1
-                    if count > 64:
-                        least = 1 + 64 * len(kept.cycle) // count
-                    pushed = np.zeros((len(kept.cycle), -(-count // LANES) * LANES), kind)
-                    factors = plan.coefficient[kept.block]
-                    pushed[:, :count] = np.einsum("ra,raq->rq", factors, weights[0])
-                    norm = (plan.coefficient**2).sum(axis=1)[kept.block]
-                    lags = (mine[3] * np.repeat(norm, np.diff(mine[0]))).astype(kind)
-                    lagging = mine[0], mine[1], lags, *models
                     job = partial(
                         replay_pushes, columns, deeds, records[2:4], pushed, lagging, least - 1, out[output]
                     )
