@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "chain-packed": chains.chain_packed,
     "chain-c": chains.chain_c,
     "pluralistic": chains.pluralistic,
+    "hedged": chains.hedged,
     "growth-m": chains.growth_m,
     "growth-d": chains.growth_d,
     "locate": calendar.locate,

@@ -172,3 +172,19 @@ def growth_d() -> list[Figure]:
             ),
         ]
     return figures
+
+
+def hedged() -> list[Figure]:
+    """Single and separate chains with AdaHedge per minibatch, all means read out."""
+    data = stream()
+    rows = _packed(data, 6, 10)
+    time = best_of(
+        REPEATS,
+        sklearn=_sklearn(data, average=True),
+        plain=lambda: train.consensus(rows, step_size=STEP),
+        hedged=lambda: train.hedged(rows, step_size=STEP).mean(),
+    )
+    return [
+        at_least("scikit-learn average=True / hedged", time["sklearn"] / time["hedged"], 2.0),
+        at_most("hedged / plain", time["hedged"] / time["plain"], 2.3),
+    ]

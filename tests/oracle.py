@@ -162,3 +162,74 @@ def mean_of(steps: Sequence[Step], weight: Callable[[Step], float] = lambda _: 1
     """The weighted mean of the iterates before their updates."""
     total = sum(weight(s) * s.weight for s in steps)
     return np.asarray(sum(weight(s) * s.weight * s.before for s in steps) / total)
+
+
+# ------------------------------------------------------------------------------ hedging
+
+
+@dataclass
+class Stakes:
+    """A hedge in one block, straight from its definition."""
+
+    experts: int
+    rate: float | None = None  # Prod's nu; None for AdaHedge
+    start: float = 0.0  # Prod's delta
+    limit: float = inf  # Prod's 2M
+
+    def __post_init__(self) -> None:
+        n = max(self.experts - 1, 1)
+        self.q = [1 - self.start] + [self.start / n] * (self.experts - 1)
+        self.L = np.zeros(self.experts)
+        self.gap = 0.0
+
+    def share(self) -> Array:
+        if self.rate is not None:
+            return np.array(self.q) / sum(self.q)
+        if self.gap == 0 or self.experts == 1:
+            leads = self.L.min() == self.L
+            return np.asarray(leads / leads.sum())
+        weight = np.exp(-self._eta() * (self.L - self.L.min()))
+        return np.asarray(weight / weight.sum())
+
+    def _eta(self) -> float:
+        return float(np.log(self.experts) / self.gap) if self.gap else inf
+
+    def _mix(self, L: Array) -> float:
+        if self.gap == 0 or self.experts == 1:
+            return float(L.min())
+        eta = self._eta()
+        return float(L.min() - np.log(np.mean(np.exp(-eta * (L - L.min())))) / eta)
+
+    def see(self, losses: Sequence[float]) -> None:
+        if self.rate is not None:
+            for e in range(1, self.experts):
+                difference = min(max(losses[0] - losses[e], -self.limit), self.limit)
+                self.q[e] *= 1 + self.rate * difference
+            return
+        new = self.L + np.asarray(losses)
+        self.gap += max(0.0, float(self.share() @ np.asarray(losses)) - (self._mix(new) - self._mix(self.L)))
+        self.L = new
+
+
+def hedged(chains: Sequence[list[Step]], stakes: dict[int, Stakes], toss: Array | None) -> list[Step]:
+    """What is in force at each step of several chains that ran alone: the chains never know p."""
+    done = []
+    for t, taken in enumerate(zip(*chains, strict=True)):
+        block = taken[0].block
+        share = stakes[block].share()
+        if toss is not None:
+            pick = next((e for e in range(1, len(share)) if toss[t] < share[1 : e + 1].sum()), 0)
+            share = (np.arange(len(share)) == pick).astype(float)
+        stakes[block].see([float(np.mean(step.losses)) for step in taken])
+        next_share = stakes[block].share()
+        done.append(
+            Step(
+                taken[0].cycle,
+                block,
+                np.asarray(sum(p * step.before for p, step in zip(share, taken, strict=True))),
+                np.asarray(sum(p * step.after for p, step in zip(next_share, taken, strict=True))),
+                taken[0].weight,
+                list(np.asarray(share @ np.array([step.losses for step in taken]))),
+            )
+        )
+    return done

@@ -22,6 +22,7 @@ METHODS: dict[str, Method] = {
     "separate": train.separate,
     "pluralistic": train.pluralistic,
     "residual": train.residual,
+    "hedged": train.hedged,
     "fourier": lambda rows, schedule=None, **more: train.chain(
         rows, schedule, lambda m: basis.fourier(m, 2), **more
     ),

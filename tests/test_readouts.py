@@ -300,7 +300,7 @@ def test_bad_read_outs_are_refused() -> None:
 
 def test_picks_of_an_empty_table_are_empty() -> None:
     none = np.zeros(0, np.int64)
-    table = average.Table(none, none, np.zeros(0))
+    table = average.Table(none, none, np.zeros(0), np.zeros(0), none)
     for picks in (
         average.block_means(table, average.own_models(3)),
         average.block_lasts(table, average.own_models(3)),

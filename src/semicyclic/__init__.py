@@ -11,6 +11,7 @@ model.predict(new_rows)
 
 from semicyclic.method import basis, loss, step, train
 from semicyclic.method.average import Mean, merge
+from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.pack import Packed, pack
 from semicyclic.method.rows import Rows
@@ -21,10 +22,12 @@ from semicyclic.method.train import Diverged
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdaHedge",
     "Diverged",
     "Mean",
     "Packed",
     "Pluralistic",
+    "Prod",
     "Rows",
     "Run",
     "Schedule",

@@ -39,12 +39,16 @@ def merge(a: Mean, b: Mean) -> Mean:
 class Table(NamedTuple):
     """What is known of each record of a run, in order: its visit's place, and its weight.
 
-    A negative weight marks a record that is not to be used.
+    Where chains are hedged, `block` is the slot, a block as one of the chains sees it; `expert`
+    is that chain, and `force` its probability after the record. A negative weight marks a
+    record that is not to be used.
     """
 
     cycle: Array
     block: Array
     weight: Array
+    force: Array
+    expert: Array
 
 
 class Member(NamedTuple):
@@ -73,6 +77,12 @@ class Member(NamedTuple):
 def own_models(blocks: int) -> Member:
     """A model for every block."""
     return Member(np.arange(blocks), np.arange(blocks), np.ones(blocks), blocks)
+
+
+def hedged_models(blocks: int, experts: int) -> Member:
+    """A model for every block, of the records all experts have of it: own_models if there is one."""
+    slots = np.arange(blocks * experts)
+    return Member(slots, slots % blocks, np.ones(len(slots)), blocks)
 
 
 def one_model(blocks: int) -> Member:
@@ -118,11 +128,17 @@ def fading(table: Table, member: Member, half_life: float) -> Picks:
 
 
 def block_lasts(table: Table, member: Member) -> Picks:
-    """The iterate after each model's latest visit (what the paper's experiment uses)."""
+    """The iterate after each model's latest visit (what the paper's experiment uses).
+
+    Of hedged chains, each one's iterate in proportion to its probability by then.
+    """
     model, record, _ = _held(table, member, weightless=True)
-    final = np.r_[model[1:] != model[:-1], np.ones(min(len(model), 1), bool)]
-    ones = np.ones(int(final.sum()))
-    return Picks(model[final], record[final], 0 * ones, ones)
+    order = np.lexsort((record, table.expert[record], model))
+    model, record = model[order], record[order]
+    key = model * (table.expert.max(initial=0) + 1) + table.expert[record]
+    final = np.r_[key[1:] != key[:-1], np.ones(min(len(key), 1), bool)]
+    force = table.force[record[final]]
+    return Picks(model[final], record[final], 0 * force, force)
 
 
 def _held(table: Table, member: Member, *, weightless: bool = False) -> tuple[Array, Array, Array]:

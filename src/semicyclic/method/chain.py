@@ -7,19 +7,31 @@ w = scale * sum_j c_j v_j over the vectors of the basis: just v for the single c
 is 1, except in dual averaging, where v is the sum of gradients and the scale their step size.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.method.bets import Bets
+from semicyclic.method.hedge import in_play, learn_losses
 from semicyclic.method.loss import by_code
-from semicyclic.method.record import Layout, Page, Plan, State
+from semicyclic.method.record import NUMBERS, Layout, Page, Plan, State
 from semicyclic.method.step import ADAGRAD, DUAL
 
 Array = npt.NDArray[Any]
 
 # This engine writes tables only.
 TRACES = False
+
+
+class Taken(NamedTuple):
+    """What one step saw: the weights before it, and its weight, rows and loss."""
+
+    before: Array
+    weight: float
+    rows: float
+    loss: float
+    step_loss: float
 
 
 def advance(
@@ -38,45 +50,109 @@ def advance(
     visit = int(np.searchsorted(layout.visits, step, side="right")) - 1
     while step < span[1] and record < len(page.weight):
         end = min(int(layout.visits[visit + 1]), span[1])
-        page.visit[record] = visit
-        run_visit(layout, plan, state, page, record=record, steps=range(step, end))
+        block = int(layout.block[visit])
+        total = open_record(page, record, visit, state)
+        for t in range(step, end):
+            taken = take_step(layout, plan, state, block, t)
+            add_step(page, record, total, taken)
+            note_loss(state, page, record, block, taken.step_loss)
+        close_record(page, record, total, in_force(plan, state, block))
         step, record = end, record + 1
         visit += step == layout.visits[visit + 1]
     return step, record
 
 
-def run_visit(layout: Layout, plan: Plan, state: State, page: Page, *, record: int, steps: range) -> None:
-    """Run the chain through one visit to a block; write its mean, its end and its loss.
+def advance_hedged(
+    layout: Layout,
+    plan: Plan,
+    state: State,
+    page: Page,
+    span: tuple[int, int],
+    bets: Bets,
+    toss: Array,
+) -> tuple[int, int]:
+    """`advance` for several chains at once, with a hedge between them (Theorem 4).
 
-    The mean is over the iterates as they were before each update: w_t must not have seen
-    z_t, or Theorem 3 does not hold.
+    The page has room for the experts one after another, R records each.
     """
-    block = int(layout.block[page.visit[record]])
-    loss = by_code(plan.loss, level=plan.level, outputs=state.vectors.shape[2])
-    total = np.zeros(state.vectors.shape[1:])
-    weight = lost = lost_steps = counted = 0.0
-    for t in steps:
-        rows = slice(int(layout.steps[t]), int(layout.steps[t + 1]))
-        x, target = _features(layout, rows, state.vectors.shape[1], plan.intercept), layout.targets[rows]
-        share = layout.weights[rows] if len(layout.weights) else np.ones_like(target)
-        w = in_force(plan, state, block)
-        score = x @ w if w.shape[1] > 1 else x @ w[:, 0]
-        losses = share * loss.value(score, target)
-        slopes = share[:, None] * loss.slope(score, target).reshape(len(target), -1)
-        gradient = plan.emphasis[block] * (x.T @ slopes) / len(target)
+    blocks, experts = bets.share.shape
+    room = len(page.weight) // experts
+    step, record = span[0], 0
+    visit = int(np.searchsorted(layout.visits, step, side="right")) - 1
+    while step < span[1] and record < room:
+        end = min(int(layout.visits[visit + 1]), span[1])
+        block = int(layout.block[visit])
+        own = [e * room + record for e in range(experts)]
+        total = [open_record(page, each, visit, state) for each in own]
+        for t in range(step, end):
+            held = in_play(bets, block, float(toss[t]) if len(toss) else None)
+            taken = [take_step(layout, plan, state, e * blocks + block, t) for e in range(experts)]
+            for e in range(experts):
+                add_step(page, own[e], total[e], taken[e], held[e])
+            losses = np.array([each.step_loss for each in taken])
+            note_loss(state, page, record, block, float(held @ losses))
+            learn_losses(bets, block, losses)
+        for e in range(experts):
+            after = in_force(plan, state, e * blocks + block)
+            close_record(page, own[e], total[e], after, bets.share[block, e])
+        step, record = end, record + 1
+        visit += step == layout.visits[visit + 1]
+    return step, record
 
-        total += share.mean() * w
-        weight += share.mean()
-        lost += losses.sum()
-        lost_steps += losses.mean()
-        counted += share.sum()
-        _step(plan, state, block, gradient.astype(w.dtype))
-        _project(plan, state, int(plan.chain[block]))
-    page.weight[record], page.mass[record], page.rows[record] = weight, weight, counted
-    page.loss[record], page.step_loss[record] = lost, lost_steps
+
+def take_step(layout: Layout, plan: Plan, state: State, block: int, t: int) -> Taken:
+    """One step of the chain: see a minibatch, then move.
+
+    What is averaged is the iterate as it was before its update: w_t must not have seen z_t,
+    or Theorem 3 does not hold.
+    """
+    loss = by_code(plan.loss, level=plan.level, outputs=state.vectors.shape[2])
+    rows = slice(int(layout.steps[t]), int(layout.steps[t + 1]))
+    x, target = _features(layout, rows, state.vectors.shape[1], plan.intercept), layout.targets[rows]
+    share = layout.weights[rows] if len(layout.weights) else np.ones_like(target)
+    w = in_force(plan, state, block)
+    score = x @ w if w.shape[1] > 1 else x @ w[:, 0]
+    losses = share * loss.value(score, target)
+    slopes = share[:, None] * loss.slope(score, target).reshape(len(target), -1)
+    gradient = plan.emphasis[block] * (x.T @ slopes) / len(target)
+    _step(plan, state, block, gradient.astype(w.dtype))
+    _project(plan, state, int(plan.chain[block]))
+    return Taken(w, float(share.mean()), float(share.sum()), float(losses.sum()), float(losses.mean()))
+
+
+def open_record(page: Page, record: int, visit: int, state: State) -> Array:
+    """Begin a record; the sum of its iterates, to be added to."""
+    for numbers in page[: 1 + NUMBERS]:
+        numbers[record] = 0
+    page.visit[record] = visit
     page.scale[record] = page.fold[record] = 1.0
-    page.after[record] = in_force(plan, state, block)
-    page.mean[record] = total / weight if weight > 0 else page.after[record]
+    return np.zeros(state.vectors.shape[1:])
+
+
+def add_step(page: Page, record: int, total: Array, taken: Taken, share: float = 1.0) -> None:
+    """Count a step, or a hedge's `share` of it."""
+    total += share * taken.weight * taken.before
+    page.weight[record] += share * taken.weight
+    page.loss[record] += share * taken.loss
+    page.rows[record] += share * taken.rows
+
+
+def note_loss(state: State, page: Page, record: int, block: int, loss: float) -> None:
+    """What a certificate needs to know of a step's loss."""
+    steps, total = state.heard[block]
+    page.spread[record] += (loss - total / max(steps, 1)) ** 2
+    state.heard[block] += 1, loss
+    page.steps[record] += 1
+    page.step_loss[record] += loss
+    page.most[record] = max(page.most[record], loss)
+
+
+def close_record(page: Page, record: int, total: Array, after: Array, force: float = 1.0) -> None:
+    """End a record: the mean of its iterates, and the iterate after it."""
+    weight = page.weight[record]
+    page.mass[record], page.force[record] = weight, force
+    page.mean[record] = total / weight if weight > 0 else after
+    page.after[record] = after
 
 
 def in_force(plan: Plan, state: State, block: int) -> Array:
@@ -89,18 +165,21 @@ def in_force(plan: Plan, state: State, block: int) -> Array:
 
 def _step(plan: Plan, state: State, block: int, gradient: Array) -> None:
     """Move every vector in force along its own part c_j g of the gradient."""
-    eta = gradient.dtype.type(plan.eta[plan.chain[block]])
+    chain = plan.chain[block]
+    eta = gradient.dtype.type(plan.eta[chain])
     for vector, factor in zip(plan.active[block], plan.coefficient[block], strict=True):
         if vector < 0:
             continue
         own = gradient * gradient.dtype.type(factor)
-        if plan.rule == ADAGRAD:
+        if plan.rule[chain] == ADAGRAD:
             state.squares[vector] += own**2
             # A square may underflow to nothing, and then nothing moves.
             reach = np.sqrt(state.squares[vector])
             turn = np.divide(own, reach, out=np.zeros_like(own), where=reach > 0)
-            state.vectors[vector] = np.clip(state.vectors[vector] - eta * turn, -plan.box, plan.box)
-        elif plan.rule == DUAL:
+            state.vectors[vector] = np.clip(
+                state.vectors[vector] - eta * turn, -plan.box[chain], plan.box[chain]
+            )
+        elif plan.rule[chain] == DUAL:
             state.vectors[vector] -= own
         else:
             state.vectors[vector] -= eta * own
@@ -112,12 +191,12 @@ def _project(plan: Plan, state: State, chain: int) -> None:
     Dual averaging keeps the sum of gradients as it is and projects only what is in force.
     """
     state.steps[chain] += 1
-    if plan.rule == DUAL:
+    if plan.rule[chain] == DUAL:
         state.scale[chain] = plan.eta[chain] / np.sqrt(state.steps[chain] + 1.0)
-    if np.isfinite(plan.radius):
+    if np.isfinite(plan.radius[chain]):
         own = state.vectors[plan.owner == chain]
-        shrink = 1.0 / max(state.scale[chain] * float(np.linalg.norm(own)) / plan.radius, 1.0)
-        if plan.rule == DUAL:
+        shrink = 1.0 / max(state.scale[chain] * float(np.linalg.norm(own)) / plan.radius[chain], 1.0)
+        if plan.rule[chain] == DUAL:
             state.scale[chain] *= shrink
         else:
             state.vectors[plan.owner == chain] *= own.dtype.type(shrink)

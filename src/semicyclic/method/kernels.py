@@ -1,6 +1,7 @@
 """The chain, compiled. Same signature and same results as the plain one in `chain`.
 
-`line` is the common case, one vector in force and one score a row; `lifted` is everything else.
+`line` is the common case, one vector in force and one score a row; `lifted` is everything else;
+`hedged` runs several chains of either kind side by side.
 Both follow the same plan: score the minibatch with the weights before its update, find the
 slopes, update, project; at the end of a visit write its record.
 """
@@ -8,12 +9,17 @@ slopes, update, project; at the end of a visit write its record.
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from semicyclic.method.bets import Bets
+from semicyclic.method.hedged import run_hedged
 from semicyclic.method.jit import jit
 from semicyclic.method.lifted import run_lifted
 from semicyclic.method.line import run_line
 from semicyclic.method.record import Layout, Page, Plan, Running, State
 from semicyclic.method.step import SGD
+
+Array = npt.NDArray[Any]
 
 # This engine can write traces as well as tables.
 TRACES = True
@@ -48,13 +54,33 @@ def advance(
     return int(reached), int(records)
 
 
+def advance_hedged(
+    layout: Layout,
+    plan: Plan,
+    state: State,
+    page: Page,
+    span: tuple[int, int],
+    bets: Bets,
+    toss: Array,
+) -> tuple[int, int]:
+    """`advance` for several chains at once, with a hedge between them (see `hedged`)."""
+    experts = bets.share.shape[1]
+    line = _takes_line(plan, state)
+    shape = state.vectors.shape[1:]
+    summing = line and page.is_table and _sums_iterates(layout, shape[0])
+    sums = np.zeros((experts, shape[0] if summing else 0))
+    lag = np.zeros((experts, *shape), state.vectors.dtype)
+    reached, records = run_hedged(layout, plan, state, page, bets, toss, (line, sums, lag), span)
+    return int(reached), int(records)
+
+
 def _takes_line(plan: Plan, state: State) -> bool:
     """Whether the fast kernel covers this run."""
     return (
-        plan.rule == SGD
+        bool((plan.rule == SGD).all())
         and state.vectors.shape[2] == 1
         and plan.active.shape[1] == 1
-        and bool(np.isinf(plan.radius))
+        and bool(np.isinf(plan.radius).all())
         and bool((plan.coefficient == 1.0).all())
     )
 

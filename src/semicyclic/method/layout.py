@@ -49,6 +49,19 @@ def order_rows(indptr: Any, steps: Any, order: Any) -> Any:
 
 
 @jit
+def longest_row(starts: Any, values: Any, weights: Any, intercept: Any) -> Any:
+    """The largest norm of a row with its constant column, times its weight."""
+    longest = 0.0
+    for r in range(len(starts) - 1):
+        square = np.float64(intercept) ** 2
+        for p in range(starts[r], starts[r + 1]):
+            square += np.float64(values[p]) ** 2
+        weight = np.float64(weights[r]) if len(weights) > 0 else 1.0
+        longest = max(longest, weight * np.sqrt(square))
+    return longest
+
+
+@jit
 def copy_rows(indptr: Any, indices: Any, values: Any, order: Any, packed: Any) -> Any:
     """Copy the rows in their new order, columns narrowed to the layout's integers."""
     starts, columns, cells = packed

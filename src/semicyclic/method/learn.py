@@ -2,7 +2,6 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from math import isfinite
 from types import ModuleType
 from typing import Any
 
@@ -10,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method.chain import in_force
+from semicyclic.method.hedge import check_factors, in_play
 from semicyclic.method.pack import Packed, pack
 from semicyclic.method.readout import Kept, Log, trace_bytes
 from semicyclic.method.record import Page, Plan, Running, State, blank_table, blank_trace, cut_page
 from semicyclic.method.rows import Rows, join
-from semicyclic.method.run import Reservoir, Run
+from semicyclic.method.run import Run
 from semicyclic.method.schedule import visits
 
 Array = npt.NDArray[Any]
@@ -82,45 +82,65 @@ def _numbered(run: Run, rows: Rows) -> Rows:
         place = run.pending.place(run.schedule)
         before = int(place.block[-1]), int(place.cycle[-1])
     elif run.log.pages:
-        before = int(run.log.pages[-1].block[-1]), int(run.log.pages[-1].cycle[-1])
+        before = int(run.log.pages[-1].block[-1]) % run.blocks, int(run.log.pages[-1].cycle[-1])
     else:
         before = 0, 0
     first.cycle = before[1] + cycle + (first.block[0] < before[0])
     return first
 
 
-def copied(reservoir: Reservoir | None) -> Reservoir | None:
-    if reservoir is None:
-        return None
-    return Reservoir(deepcopy(reservoir.rng), reservoir.kept.copy(), reservoir.seen.copy())
+def copied(held: Any) -> Any:
+    """With a generator of its own, so that going on with a run leaves it as it was."""
+    return deepcopy(held)
 
 
 def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
     """Run the chain over packed rows, changing the run's own state and log."""
     layout, plan, state, log = packed.layout, run.log.plan, run.state, run.log
     traced = engine.TRACES and _is_traced(run, packed)
-    if traced and not log.pages and engine.keeps_running(layout, plan, state):
+    if traced and run.bets is None and not log.pages and engine.keeps_running(layout, plan, state):
         zeros = np.zeros((packed.blocks, *state.vectors.shape[1:]), state.vectors.dtype)
         log.running = Running(zeros, np.zeros(packed.blocks))
     total = int(layout.visits[-1])
+    coin = None if run.hedge is None else run.hedge.coin
+    toss = np.zeros(0) if coin is None else coin.random(total)
     done = 0
     for stop, model, block in [*_draw(run, packed), (total, -1, -1)]:
         while done < stop:
             until = _page_end(packed, log, done, stop) if traced else stop
             page = _page(packed, plan, state, log, traced=traced, span=(done, until))
-            reached, records = engine.advance(layout, plan, state, page, (done, until), log.running)
+            span = done, until
+            if run.bets is not None:
+                reached, records = engine.advance_hedged(layout, plan, state, page, span, run.bets, toss)
+            else:
+                reached, records = engine.advance(layout, plan, state, page, span, log.running)
             rows = int(layout.steps[reached] - layout.steps[done]) if traced else 0
-            page = cut_page(page, records, rows, reached - done if traced else 0)
-            _check(page, packed)
-            places = packed.cycle[page.visit], layout.block[page.visit]
-            log.append(Kept(page, *places, layout if traced else None, (done, reached), packed.turned))
+            pages = cut_page(page, log.experts, records, rows, reached - done if traced else 0)
+            kept = []
+            for expert, own in enumerate(pages):
+                _check(own, packed)
+                slots = expert * packed.blocks + layout.block[own.visit]
+                where = packed.cycle[own.visit], slots
+                kept.append(Kept(own, *where, layout if traced else None, (done, reached), packed.turned))
+            log.append(kept)
             done = reached
         if model >= 0:
             assert run.reservoir is not None
-            run.reservoir.kept[model] = in_force(plan, state, block)
+            run.reservoir.kept[model] = _in_play(run, block, float(toss[stop]) if len(toss) else None)
+    if run.bets is not None:
+        check_factors(run.bets)
     if not np.isfinite(state.vectors).all():
         raise Diverged("the chain diverged at its last step: " + REMEDY)
     return run
+
+
+def _in_play(run: Run, block: int, toss: float | None) -> Array:
+    """The iterate in force in a block; of hedged chains, their mixture or the one drawn."""
+    if run.bets is None:
+        return in_force(run.log.plan, run.state, block)
+    blocks = len(run.bets.share)
+    parts = [in_force(run.log.plan, run.state, e * blocks + block) for e in range(run.log.experts)]
+    return np.tensordot(in_play(run.bets, block, toss), parts, axes=1)
 
 
 def _is_traced(run: Run, packed: Packed) -> bool:
@@ -130,8 +150,9 @@ def _is_traced(run: Run, packed: Packed) -> bool:
     layout = packed.layout
     item = layout.values.dtype.itemsize
     table = 2 * len(layout.block) * (packed.width + 1) * packed.loss.outputs * item
-    trace = layout.columns.nbytes + layout.values.nbytes + len(layout.targets) * packed.loss.outputs * item
-    return trace < table
+    slopes = len(layout.targets) * packed.loss.outputs * item
+    experts = run.log.experts
+    return layout.columns.nbytes + layout.values.nbytes + experts * slopes < experts * table
 
 
 def _page(packed: Packed, plan: Plan, state: State, log: Log, *, traced: bool, span: tuple[int, int]) -> Page:
@@ -140,15 +161,16 @@ def _page(packed: Packed, plan: Plan, state: State, log: Log, *, traced: bool, s
     shape, kind = (state.vectors.shape[1], state.vectors.shape[2]), state.vectors.dtype
     first, last = np.searchsorted(layout.visits, span, side="right") - 1
     records = int(last - first) + 4
-    if isfinite(plan.radius):
+    if np.isfinite(plan.radius).any():
         # A visit has several records where the projection shrinks the scale often.
         records += (span[1] - span[0]) // 8
     if not traced:
         limit = max(min(PAGE, log.budget // 8), 1)
-        records = max(min(records, limit // (2 * shape[0] * shape[1] * kind.itemsize)), 1)
-        return blank_table(records, shape, kind)
+        a_record = 2 * shape[0] * shape[1] * kind.itemsize * log.experts
+        return blank_table(log.experts * max(min(records, limit // a_record), 1), shape, kind)
     rows = int(layout.steps[span[1]] - layout.steps[span[0]])
-    return blank_trace(records, rows, span[1] - span[0], shape[1], kind)
+    steps, experts = span[1] - span[0], log.experts
+    return blank_trace(experts * records, experts * rows, experts * steps, shape[1], kind)
 
 
 def _page_end(packed: Packed, log: Log, done: int, stop: int) -> int:

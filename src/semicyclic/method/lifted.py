@@ -9,7 +9,7 @@ from semicyclic.method.loss import SOFTMAX
 from semicyclic.method.record import Layout, Page, Plan, State
 from semicyclic.method.slopes import slopes, softmax_slopes
 from semicyclic.method.step import ADAGRAD, DUAL, SGD
-from semicyclic.method.visit import close_record, longest_step, open_record
+from semicyclic.method.visit import close_record, longest_step, note_loss, open_record
 
 # w = scale * v: below this the scale is folded into v, or v and the lag would grow apart
 # and cancel digits in their difference.
@@ -119,6 +119,7 @@ def _move_adagrad(
         touched[count] = width - 1
         count += 1
     rate = plan.eta[plan.chain[block]]
+    box = kind(plan.box[plan.chain[block]])
     for k in range(count):
         j = touched[k]
         touched[width + j] = 0
@@ -136,7 +137,7 @@ def _move_adagrad(
                     continue
                 before = state.vectors[vector, j, c]
                 after = before - kind(rate) * g / np.sqrt(state.squares[vector, j, c])
-                after = min(max(after, -kind(plan.box)), kind(plan.box))
+                after = min(max(after, -box), box)
                 state.vectors[vector, j, c] = after
                 moved += factor * (after - before)
             if mass != 0:
@@ -148,15 +149,15 @@ def _move_adagrad(
 def _rescale(plan: Plan, state: State, chain: Any) -> Any:
     """After a step: the projection onto the ball, and the step of dual averaging."""
     state.steps[chain] += 1
-    if plan.rule == DUAL:
+    if plan.rule[chain] == DUAL:
         state.scale[chain] = plan.eta[chain] / np.sqrt(state.steps[chain] + 1.0)
     size = np.sqrt(max(state.norm[chain], 0.0)) * state.scale[chain]
-    if size > plan.radius:
-        state.scale[chain] *= plan.radius / size
+    if size > plan.radius[chain]:
+        state.scale[chain] *= plan.radius[chain] / size
 
 
 @jit
-def _fold(plan: Plan, state: State, chain: Any) -> Any:
+def fold_scale(plan: Plan, state: State, chain: Any) -> Any:
     """Multiply the scale into the vectors of a chain; its norm is taken afresh."""
     scale = state.scale[chain]
     state.scale[chain] = 1.0
@@ -171,19 +172,95 @@ def _fold(plan: Plan, state: State, chain: Any) -> Any:
 
 
 @jit
-def run_lifted(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any, span: Any) -> Any:
-    """Any basis, any number of scores, any rule, with or without projection."""
-    sums, lag, _running, _weight = scratch
-    kind = state.vectors.dtype.type
-    _, width, outputs = state.vectors.shape
+def sinks(plan: Plan, state: State, chain: Any) -> Any:
+    """Whether projections have made the scale so small that it is time to fold it."""
+    return plan.rule[chain] == SGD and state.scale[chain] < FOLD
+
+
+@jit
+def lifted_buffers(layout: Layout, plan: Plan, state: State, span: Any) -> Any:
+    """Room for what a minibatch needs: scores, slopes, losses; for AdaGrad its gradient."""
     longest = longest_step(layout, span)
+    _, width, outputs = state.vectors.shape
+    adagrad = (plan.rule == ADAGRAD).any()
     score = np.empty((longest, outputs), state.vectors.dtype)
     slope = np.empty((longest, outputs), state.vectors.dtype)
     value = np.empty(longest, state.vectors.dtype)
-    adagrad = plan.rule == ADAGRAD
     gradient = np.zeros((width if adagrad else 0, outputs), state.vectors.dtype)
     touched = np.zeros(2 * width if adagrad else 0, np.int64)
+    return score, slope, value, gradient, touched
+
+
+@jit
+def lifted_step(
+    layout: Layout,
+    plan: Plan,
+    state: State,
+    page: Page,
+    slot: Any,
+    step: Any,
+    share: Any,
+    lag: Any,
+    place: Any,
+    buffers: Any,
+) -> Any:
+    """One step of any chain, counted for `share` of its weight; its loss.
+
+    place: the record, and where in the page a trace of this step and of its rows goes.
+    """
+    record, to_step, to_row = place
+    score, slope, value, gradient, touched = buffers
+    kind = state.vectors.dtype.type
+    chain = plan.chain[slot]
+    rule = plan.rule[chain]
+    rows = (layout.steps[step], layout.steps[step + 1])
+    count = rows[1] - rows[0]
+    _score_any(layout, plan, state, slot, rows, score)
+    target = layout.targets[rows[0] : rows[1]]
+    if plan.loss == SOFTMAX:
+        softmax_slopes(score[:count], target, slope[:count], value[:count])
+    else:
+        slopes(plan.loss, plan.level, count, (score[:, 0], 0), (target, 0), (slope[:, 0], 0), value)
+    weight = 1.0
+    if len(layout.weights) > 0:
+        total = 0.0
+        for r in range(count):
+            value[r] *= layout.weights[rows[0] + r]
+            total += layout.weights[rows[0] + r]
+            for c in range(slope.shape[1]):
+                slope[r, c] *= layout.weights[rows[0] + r]
+        weight = total / count
+    here = 0.0
+    for r in range(count):
+        here += value[r]
+    page.loss[record] += share * here
+    page.rows[record] += share * weight * count
+    page.weight[record] += share * weight
+    page.mass[record] += share * weight * state.scale[chain]
     tracing = len(page.mean) == 0
+    # A trace needs no lag.
+    until = kind(0.0 if tracing else page.mass[record])
+    gain = plan.emphasis[slot] / count
+    if rule != ADAGRAD:
+        gain *= -(plan.eta[chain] / state.scale[chain] if rule == SGD else 1.0)
+    if tracing:
+        page.gain[to_step] = gain
+        page.until[to_step] = page.mass[record]
+        page.record[to_step] = record
+        page.slope[to_row : to_row + count] = slope[:count]
+    if rule == ADAGRAD:
+        _move_adagrad(layout, plan, state, lag, slot, rows, slope, until, kind(gain), gradient, touched)
+    else:
+        _move_any(layout, plan, state, lag, slot, rows, slope, until, kind(gain))
+    _rescale(plan, state, chain)
+    return here / count
+
+
+@jit
+def run_lifted(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any, span: Any) -> Any:
+    """Any basis, any number of scores, any rule, with or without projection."""
+    sums, lag, _running, _weight = scratch
+    buffers = lifted_buffers(layout, plan, state, span)
     start_row = layout.steps[span[0]]
     step = span[0]
     visit = np.searchsorted(layout.visits, step, side="right") - 1
@@ -194,56 +271,16 @@ def run_lifted(layout: Layout, plan: Plan, state: State, page: Page, scratch: An
         chain = plan.chain[block]
         open_record(page, record, visit)
         while step < end:
-            rows = (layout.steps[step], layout.steps[step + 1])
-            count = rows[1] - rows[0]
-            _score_any(layout, plan, state, block, rows, score)
-            target = layout.targets[rows[0] : rows[1]]
-            if plan.loss == SOFTMAX:
-                softmax_slopes(score[:count], target, slope[:count], value[:count])
-            else:
-                results = (slope[:, 0], 0)
-                slopes(plan.loss, plan.level, count, (score[:, 0], 0), (target, 0), results, value)
-            weight = 1.0
-            if len(layout.weights) > 0:
-                total = 0.0
-                for r in range(count):
-                    value[r] *= layout.weights[rows[0] + r]
-                    total += layout.weights[rows[0] + r]
-                    for c in range(outputs):
-                        slope[r, c] *= layout.weights[rows[0] + r]
-                weight = total / count
-            here = 0.0
-            for r in range(count):
-                here += value[r]
-            page.loss[record] += here
-            page.step_loss[record] += here / count
-            page.rows[record] += weight * count
-            page.weight[record] += weight
-            page.mass[record] += weight * state.scale[chain]
-            # A trace needs no lag.
-            until = kind(0.0 if tracing else page.mass[record])
-            gain = plan.emphasis[block] / count
-            if plan.rule != ADAGRAD:
-                gain *= -(plan.eta[chain] / state.scale[chain] if plan.rule == SGD else 1.0)
-            if tracing:
-                page.gain[step - span[0]] = gain
-                page.until[step - span[0]] = page.mass[record]
-                page.record[step - span[0]] = record
-                page.slope[rows[0] - start_row : rows[1] - start_row] = slope[:count]
-            if adagrad:
-                _move_adagrad(
-                    layout, plan, state, lag, block, rows, slope, until, kind(gain), gradient, touched
-                )
-            else:
-                _move_any(layout, plan, state, lag, block, rows, slope, until, kind(gain))
-            _rescale(plan, state, chain)
+            place = (record, step - span[0], layout.steps[step] - start_row)
+            loss = lifted_step(layout, plan, state, page, block, step, 1.0, lag, place, buffers)
+            note_loss(state, page, record, block, loss)
             step += 1
-            if plan.rule == SGD and state.scale[chain] < FOLD:
+            if sinks(plan, state, chain):
                 break
         page.scale[record] = state.scale[chain]
         close_record(plan, state, page, sums, lag, record, block)
-        if plan.rule == SGD and state.scale[chain] < FOLD:
-            page.fold[record] = _fold(plan, state, chain)
+        if sinks(plan, state, chain):
+            page.fold[record] = fold_scale(plan, state, chain)
         record += 1
         visit += step == layout.visits[visit + 1]
     return step, record

@@ -7,44 +7,82 @@ import numpy as np
 from semicyclic.method.jit import inline, jit
 from semicyclic.method.record import Layout, Page, Plan, State
 from semicyclic.method.slopes import slopes
-from semicyclic.method.visit import close_record, longest_step, merge_running, open_record
+from semicyclic.method.visit import close_record, longest_step, merge_running, note_loss, open_record
+
+# Weights are given as (array, place of the first): whole arrays and where to look, since cutting
+# slices for every minibatch would cost a good part of it.
 
 
 @inline
-def _score_rows(layout: Layout, w: Any, first: Any, last: Any, start: Any, score: Any) -> Any:
+def score_rows(layout: Layout, weights: Any, first: Any, last: Any, start: Any, scores: Any) -> Any:
     """score[r] = start + <w, x_r>."""
     columns, values, starts = layout.columns, layout.values, layout.starts
+    w, at = weights
+    score, to = scores
     for r in range(first, last):
         total = start
         # Unsigned, or every index would first be tested for being negative.
         for p in range(np.uint64(starts[r]), np.uint64(starts[r + 1])):
-            total += w[np.uint64(columns[p])] * values[p]
-        score[r - first] = total
+            total += w[at + np.uint64(columns[p])] * values[p]
+        score[to + np.uint64(r - first)] = total
 
 
 @inline
-def _move_rows(layout: Layout, w: Any, first: Any, last: Any, move: Any, to: Any) -> Any:
+def move_rows(layout: Layout, weights: Any, first: Any, last: Any, move: Any, to: Any) -> Any:
     """w += c_r x_r for every row r."""
     columns, values, starts = layout.columns, layout.values, layout.starts
+    w, at = weights
     for r in range(first, last):
         c = move[to + np.uint64(r - first)]
         for p in range(np.uint64(starts[r]), np.uint64(starts[r + 1])):
-            w[np.uint64(columns[p])] += c * values[p]
+            w[at + np.uint64(columns[p])] += c * values[p]
 
 
 @inline
-def _move_rows_lagging(
-    layout: Layout, w: Any, lag: Any, first: Any, last: Any, move: Any, to: Any, until: Any
+def move_rows_lagging(
+    layout: Layout, weights: Any, lag: Any, first: Any, last: Any, move: Any, to: Any, until: Any
 ) -> Any:
     """w += c_r x_r, and lag += until c_r x_r, for every row r."""
     columns, values, starts = layout.columns, layout.values, layout.starts
+    w, at = weights
+    behind, lag_at = lag
     for r in range(first, last):
         c = move[to + np.uint64(r - first)]
         for p in range(np.uint64(starts[r]), np.uint64(starts[r + 1])):
             j = np.uint64(columns[p])
             change = c * values[p]
-            w[j] += change
-            lag[j] += until * change
+            w[at + j] += change
+            behind[lag_at + j] += until * change
+
+
+@inline
+def slopes_of(
+    layout: Layout, plan: Plan, first: Any, count: Any, eta: Any, scores: Any, value: Any, results: Any
+) -> Any:
+    """The slopes of a minibatch that was scored, times their gain -eta / count.
+
+    Returns the sum of its losses, its weight, and what the intercept is to be moved by.
+    """
+    slope, to = results
+    slopes(plan.loss, plan.level, count, scores, (layout.targets, first), results, value)
+    weight = 1.0
+    if len(layout.weights) > 0:
+        total = 0.0
+        for r in range(np.uint64(count)):
+            share = layout.weights[np.uint64(first) + r]
+            slope[to + r] *= share
+            value[r] *= share
+            total += share
+        weight = total / count
+    # In one loop, since each sum waits for its last addition.
+    gain = value.dtype.type(eta / count)
+    here = 0.0
+    tilt = 0.0
+    for r in range(np.uint64(count)):
+        here += value[r]
+        slope[to + r] *= gain
+        tilt += slope[to + r]
+    return here, weight, value.dtype.type(tilt * plan.intercept)
 
 
 @jit
@@ -53,13 +91,13 @@ def run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any,
     sums, lag, running, running_weight = scratch
     kind = state.vectors.dtype.type
     width = state.vectors.shape[1]
+    zero = np.uint64(0)
     longest = longest_step(layout, span)
     score = np.empty(longest, state.vectors.dtype)
     value = np.empty(longest, state.vectors.dtype)
     tracing = len(page.mean) == 0
     slope = page.slope.ravel() if tracing else np.empty(longest, state.vectors.dtype)
     behind = lag.ravel()
-    weighted = len(layout.weights) > 0
     start_row = layout.steps[span[0]]
     step = span[0]
     visit = np.searchsorted(layout.visits, step, side="right") - 1
@@ -77,30 +115,11 @@ def run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any,
         for t in range(step, end):
             last = layout.steps[t + 1]
             count = last - first
-            _score_rows(layout, w, first, last, w[width - 1], score)
             to = np.uint64(first - start_row if tracing else 0)
-            targets = (layout.targets, first)
-            slopes(plan.loss, plan.level, count, (score, 0), targets, (slope, to), value)
-            weight = 1.0
-            if weighted:
-                total = 0.0
-                for r in range(np.uint64(count)):
-                    share = layout.weights[np.uint64(first) + r]
-                    slope[to + r] *= share
-                    value[r] *= share
-                    total += share
-                weight = total / count
-            # In one loop, since each sum waits for its last addition.
-            gain = kind(eta / count)
-            here = 0.0
-            tilt = 0.0
-            for r in range(np.uint64(count)):
-                here += value[r]
-                slope[to + r] *= gain
-                tilt += slope[to + r]
-            bias = kind(tilt * plan.intercept)
+            score_rows(layout, (w, zero), first, last, w[width - 1], (score, zero))
+            here, weight, bias = slopes_of(layout, plan, first, count, eta, (score, 0), value, (slope, to))
             page.loss[record] += here
-            page.step_loss[record] += here / count
+            note_loss(state, page, record, block, here / count)
             page.rows[record] += weight * count
             mass += weight
             if tracing:
@@ -114,11 +133,11 @@ def run_line(layout: Layout, plan: Plan, state: State, page: Page, scratch: Any,
                 else:
                     for j in range(width):
                         sums[j] += weight * w[j]
-                _move_rows(layout, w, first, last, slope, to)
+                move_rows(layout, (w, zero), first, last, slope, to)
             elif tracing:
-                _move_rows(layout, w, first, last, slope, to)
+                move_rows(layout, (w, zero), first, last, slope, to)
             else:
-                _move_rows_lagging(layout, w, behind, first, last, slope, to, kind(mass))
+                move_rows_lagging(layout, (w, zero), (behind, zero), first, last, slope, to, kind(mass))
                 behind[width - 1] += kind(mass) * bias
             w[width - 1] += bias
             first = last

@@ -39,6 +39,15 @@ class Packed:
         """[m] |S_i|, the number of steps in each block."""
         return np.bincount(self.layout.block, np.diff(self.layout.visits), self.blocks).astype(int)
 
+    def lipschitz(self) -> float:
+        """G: no gradient of a step is longer. The loss's own constant times the longest row."""
+        from semicyclic.method.layout import longest_row
+
+        layout = self.layout
+        return self.loss.lipschitz * float(
+            longest_row(layout.starts, layout.values, layout.weights, float(self.intercept))
+        )
+
 
 def pack(
     rows: Rows,

@@ -2,14 +2,16 @@
 
 from math import inf, isfinite
 from types import ModuleType
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method import step as steps
-from semicyclic.method.average import one_model, own_models
+from semicyclic.method.average import hedged_models, one_model
 from semicyclic.method.basis import Basis
+from semicyclic.method.bets import Bets
+from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import Packed
 from semicyclic.method.readout import Log
@@ -52,37 +54,116 @@ class Settings(TypedDict, total=False):
     engine: ModuleType
 
 
-def first_run(packed: Packed, basis: Any, plural: bool, counts: Array | None, settings: Settings) -> Run:
+class Chains(NamedTuple):
+    """The chains of a run, each with its basis and step; with several, a hedge between them."""
+
+    basis: tuple[Any, ...]
+    step: tuple[Any, ...]
+    hedge: AdaHedge | Prod | None = None
+    plural: bool = True
+
+
+def first_run(packed: Packed, chains: Chains, counts: Array | None, settings: Settings) -> Run:
     """A run that has learnt nothing yet. `counts` are the steps per block, if known."""
-    held = basis if isinstance(basis, Basis) else basis(packed.blocks)
-    if held.blocks != packed.blocks:
-        raise ValueError(f"the basis has {held.blocks} blocks, the schedule {packed.blocks}")
-    plan = _plan(packed, held, counts, settings)
-    shape = (held.vectors, packed.width + 1, packed.loss.outputs)
+    bases, plans = [], []
+    for basis, step in zip(chains.basis, chains.step, strict=True):
+        held = basis if isinstance(basis, Basis) else basis(packed.blocks)
+        if held.blocks != packed.blocks:
+            raise ValueError(f"the basis has {held.blocks} blocks, the schedule {packed.blocks}")
+        bases.append(held)
+        plans.append(_plan(packed, held, steps.of(step), counts, settings))
+    plan = plans[0] if len(plans) == 1 else _side_by_side(plans)
+    shape = (len(plan.owner), packed.width + 1, packed.loss.outputs)
     vectors = np.zeros(shape, packed.layout.values.dtype)
     if "start" in settings:
-        _set_start(vectors, held, plan, np.asarray(settings["start"]))
-    member = own_models(packed.blocks) if plural else one_model(packed.blocks)
+        first = 0
+        for held, own in zip(bases, plans, strict=True):
+            _set_start(vectors[first : first + held.vectors], held, own, np.asarray(settings["start"]))
+            first += held.vectors
+    member = hedged_models(packed.blocks, len(plans)) if chains.plural else one_model(packed.blocks)
     reservoir = None
     if "reservoir" in settings:
         kept = np.zeros((member.models, *shape[1:]), vectors.dtype)
         reservoir = Reservoir(settings["reservoir"], kept, np.zeros(member.models, np.int64))
     state = first_state(plan, vectors)
+    memory = settings.get("memory", MEMORY)
     return Run(
-        log=Log(plan, vectors.copy(), state.squares.copy(), settings.get("memory", MEMORY)),
+        log=Log(plan, vectors.copy(), state.squares.copy(), memory, experts=len(plans)),
         state=state,
         schedule=packed.schedule,
         loss=packed.loss,
         classes=packed.classes,
         batch_size=packed.batch_size,
         member=member,
-        single=held.is_single,
+        single=len(bases) == 1 and bases[0].is_single,
         reservoir=reservoir,
+        hedge=chains.hedge,
+        bets=None if chains.hedge is None else _first_bets(packed, plan, chains, counts),
     )
 
 
-def _plan(packed: Packed, basis: Basis, counts: Array | None, settings: Settings) -> Plan:
-    step = steps.of(settings.get("step_size", 0.5))
+def _side_by_side(plans: list[Plan]) -> Plan:
+    """One plan for several: their chains, vectors and slots numbered on."""
+    widest = max(plan.active.shape[1] for plan in plans)
+    chains = np.cumsum([0, *(len(plan.eta) for plan in plans)])
+    vectors = np.cumsum([0, *(len(plan.owner) for plan in plans)])
+    active, coefficient = [], []
+    for plan, first in zip(plans, vectors, strict=False):
+        wide = (0, 0), (0, widest - plan.active.shape[1])
+        active.append(np.pad(np.where(plan.active >= 0, plan.active + first, -1), wide, constant_values=-1))
+        coefficient.append(np.pad(plan.coefficient, wide))
+    return plans[0]._replace(
+        chain=np.concatenate([plan.chain + first for plan, first in zip(plans, chains, strict=False)]),
+        owner=np.concatenate([plan.owner + first for plan, first in zip(plans, chains, strict=False)]),
+        active=np.concatenate(active),
+        coefficient=np.concatenate(coefficient),
+        emphasis=np.concatenate([plan.emphasis for plan in plans]),
+        rule=np.concatenate([plan.rule for plan in plans]),
+        radius=np.concatenate([plan.radius for plan in plans]),
+        box=np.concatenate([plan.box for plan in plans]),
+        eta=np.concatenate([plan.eta for plan in plans]),
+    )
+
+
+def _first_bets(packed: Packed, plan: Plan, chains: Chains, counts: Array | None) -> Bets:
+    hedge, experts = chains.hedge, len(chains.basis)
+    if not isinstance(hedge, Prod):
+        assert hedge is not None
+        return hedge.first(experts, packed.blocks)
+    if hedge.steps is not None:
+        counts = np.broadcast_to(np.asarray(hedge.steps), packed.blocks)
+    if counts is None and hedge.rate is None:
+        raise ValueError(
+            "Prod's rate depends on the number of steps in each block, which a stream does not tell: "
+            "give it as Prod(steps=...), or use AdaHedge()"
+        )
+    bound = None
+    if hedge.bound is None and hedge.rate is None:
+        bound = _loss_range(packed, plan, hedge, known=counts is not None and hedge.steps is None)
+    return hedge.first(experts, counts if counts is not None else np.ones(packed.blocks), bound=bound)
+
+
+def _loss_range(packed: Packed, plan: Plan, hedge: Prod, *, known: bool) -> float:
+    """M = G B: no two iterates that are projected can differ more in loss than 2 G B."""
+    if not np.isfinite(plan.radius).all():
+        raise ValueError(
+            "Prod's range G B needs all chains projected: give radius=B (and no adaptive steps), or state "
+            "the range as Prod(bound=M), or use AdaHedge(), which needs no range"
+        )
+    if not isfinite(packed.loss.lipschitz):
+        raise ValueError(
+            f"loss {packed.loss.name} has no Lipschitz constant: state the range of losses as Prod(bound=M), "
+            "or use AdaHedge()"
+        )
+    if hedge.lipschitz is None and not known:
+        raise ValueError("the largest norm of rows to come is not known: give Prod(lipschitz=G)")
+    G = packed.lipschitz() if hedge.lipschitz is None else hedge.lipschitz
+    # In force is sum_a c_a v_a, and the ball is for the vectors together.
+    reach = float(np.sqrt((plan.coefficient**2).sum(axis=1)).max())
+    return G * float(plan.radius.max()) * reach
+
+
+def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settings: Settings) -> Plan:
     radius = float(settings.get("radius", inf))
     if not radius > 0:
         raise ValueError(f"radius={radius!r}: the ball to project onto must have a positive radius")
@@ -97,10 +178,10 @@ def _plan(packed: Packed, basis: Basis, counts: Array | None, settings: Settings
     return Plan(
         loss=packed.loss.code,
         level=packed.loss.level,
-        rule=step.rule,
-        radius=radius,
-        box=step.box,
         intercept=float(packed.intercept),
+        rule=np.full(basis.chains, step.rule),
+        radius=np.full(basis.chains, radius),
+        box=np.full(basis.chains, step.box),
         eta=np.array([step.eta(total) for total in totals]),
         chain=basis.chain,
         active=basis.active,
@@ -138,7 +219,7 @@ def _set_start(vectors: Array, basis: Basis, plan: Plan, start: Array) -> None:
         raise ValueError(f"start has shape {start.shape}: it must be [{outputs}, {width}], intercept last")
     if plan.intercept == 0 and start[:, -1].any():
         raise ValueError("start has an intercept, the rows have none")
-    if np.linalg.norm(start) > plan.radius or np.abs(start).max() > plan.box:
+    if np.linalg.norm(start) > plan.radius.min() or np.abs(start).max() > plan.box.min():
         raise ValueError("start lies outside the ball or box to be projected onto")
     first = np.unique(basis.active[:, 0])
     if not (basis.coefficient[:, 0] == 1.0).all():

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from semicyclic.method.average import Mean, Picks, Table, block_lasts, block_means, merge, own_models
 from semicyclic.method.record import ByColumn, Layout, Page, Plan, Running
 from semicyclic.method.step import ADAGRAD
+from semicyclic.method.tally import Tally, first_tally, tally_on
 
 Array = npt.NDArray[Any]
 
@@ -31,7 +32,9 @@ MANY = 1 << 16
 class Past:
     """What remains of dropped records: each block's mean, weight, last iterate and losses.
 
+    last: of hedged chains, each one's times its probability by then.
     order: which of the `count` records dropped was each block's last; -1 where it had none.
+    tally: what a certificate needs to know.
     """
 
     mean: Array
@@ -42,6 +45,7 @@ class Past:
     rows: Array
     order: Array
     count: int
+    tally: Tally
 
 
 @dataclass
@@ -84,6 +88,7 @@ class Log:
     """The records of a run in order, oldest first, within `budget` bytes.
 
     start, squares: the vectors, and AdaGrad's sums, as they were before the first record kept.
+    experts: how many chains are hedged; each has its own pages, one after another.
     running: each block's mean over the whole run, where the engine keeps it.
     """
 
@@ -91,16 +96,17 @@ class Log:
     start: Array
     squares: Array
     budget: int
+    experts: int = 1
     pages: list[Kept] = field(default_factory=list)
     size: int = 0
     past: Past | None = None
     running: Running | None = None
 
-    def append(self, kept: Kept) -> None:
-        """Keep a page, and drop old cycles if that is too much."""
-        self.pages.append(kept)
-        self.size += kept.nbytes()
-        if len(self.pages) > 1 and self.size > self.budget:
+    def append(self, kept: list[Kept]) -> None:
+        """Keep a page of every expert, and drop old cycles if that is too much."""
+        self.pages += kept
+        self.size += sum(page.nbytes() for page in kept)
+        if len(self.pages) > self.experts and self.size > self.budget:
             self._drop()
 
     def copy(self) -> "Log":
@@ -112,13 +118,23 @@ class Log:
         return np.concatenate([getattr(kept.page, name) for kept in self.pages] or [np.zeros(0)])
 
     def table(self) -> Table:
-        """Cycle, block and weight of every record kept."""
+        """Cycle, block and weight of every record kept, and what it has to do with a hedge."""
         none = [np.zeros(0, np.int64)]
+        slot = np.concatenate([*none, *(kept.block for kept in self.pages)])
         return Table(
             np.concatenate([*none, *(kept.cycle for kept in self.pages)]),
-            np.concatenate([*none, *(kept.block for kept in self.pages)]),
+            slot,
             self.column("weight"),
+            self.column("force"),
+            slot // (len(self.plan.chain) // self.experts),
         )
+
+    def tally(self) -> Tally:
+        """By block, what a certificate needs to know of all steps so far."""
+        slots = len(self.plan.chain)
+        before = first_tally(slots) if self.past is None else self.past.tally
+        columns = (self.column(name) for name in ("steps", "weight", "step_loss", "most", "spread"))
+        return tally_on(before, self.table().block, *columns)
 
     def combine(self, picks: Picks, models: int) -> Array:
         """[models, d+1, C] the weighted sums of records that `picks` describes."""
@@ -182,9 +198,10 @@ class Log:
         if self.start.any():
             out[:, :, models[0] : models[1]] += np.einsum("vjc,vq->cjq", self.start, ahead).astype(kind)
         vectors, squares = self.start.copy(), self.squares.copy()
-        # Where pushes count in proportion, no column needs to know its vectors.
-        plain = plan.rule != ADAGRAD and not ends
         for kept, mine, weights in reversed(jobs):
+            adaptive = bool((plan.rule[plan.chain[kept.block[:1]]] == ADAGRAD).any())
+            # Where pushes count in proportion, no column needs to know its vectors.
+            plain = not adaptive and not ends
             columns = kept.by_column(self.start.shape[1], plan.intercept > 0)
             deeds = np.empty(len(columns.step), DEED if kind == np.float32 else DEED_DOUBLE)
             until = kept.page.until.astype(kind)
@@ -205,7 +222,7 @@ class Log:
                 lags = (mine[3] * np.repeat(norm, np.diff(mine[0]))).astype(kind)
                 lagging = mine[0], mine[1], lags, *models
             for output in range(len(out)):
-                row_deeds(kept.page, columns.step, output, plan.rule == ADAGRAD, deeds)
+                row_deeds(kept.page, columns.step, output, adaptive, deeds)
                 held = vectors[:, :, output], squares[:, :, output]
                 if plain:
                     job = partial(
@@ -223,8 +240,11 @@ class Log:
         """Fold the pages of the older half of the cycles into the past."""
         cycles = np.unique(np.concatenate([kept.cycle for kept in self.pages]))
         boundary = cycles[len(cycles) // 2]
-        older = [kept.cycle.max(initial=boundary - 1) < boundary for kept in self.pages]
-        count = min(max(older.index(False) if False in older else len(older), 1), len(self.pages) - 1)
+        # The experts' pages of the same steps are dropped together.
+        firsts = self.pages[:: self.experts]
+        older = [kept.cycle.max(initial=boundary - 1) < boundary for kept in firsts]
+        count = min(max(older.index(False) if False in older else len(older), 1), len(firsts) - 1)
+        count *= self.experts
         old = replace(self, pages=self.pages[:count], past=None, running=None)
         table, blocks = old.table(), len(self.plan.chain)
         member = own_models(blocks)
@@ -248,7 +268,9 @@ class Log:
             rows=np.bincount(table.block, old.column("rows"), blocks),
             order=order,
             count=len(table.block),
+            tally=self.past.tally if self.past is not None else first_tally(blocks),
         )
+        new.tally = replace(old, past=new).tally()
         self.past = new if self.past is None else _join(self.past, new)
         self.pages = self.pages[count:]
         self.size = sum(kept.nbytes() for kept in self.pages)
@@ -285,4 +307,5 @@ def _join(a: Past, b: Past) -> Past:
         a.rows + b.rows,
         np.where(later, a.count + b.order, a.order),
         a.count + b.count,
+        b.tally,
     )

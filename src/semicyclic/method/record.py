@@ -34,14 +34,19 @@ class Layout(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """All that stays the same during a run (see `loss`, `step` and `basis`)."""
+    """All that stays the same during a run (see `loss`, `step` and `basis`).
+
+    rule, radius, box, eta: by chain. chain, active, coefficient, emphasis: by slot. A slot is a
+    block; or, where several chains are hedged, a block as one of them sees it: expert e has the
+    slots e * m to e * m + m - 1.
+    """
 
     loss: int
     level: float
-    rule: int
-    radius: float
-    box: float
     intercept: float
+    rule: Array
+    radius: Array
+    box: Array
     eta: Array
     chain: Array
     active: Array
@@ -55,6 +60,7 @@ class State(NamedTuple):
 
     `norm` is the squared norm of the unscaled vectors, kept up to date where there is a ball
     to project onto; `squares` are AdaGrad's sums of squared gradients, empty otherwise.
+    `heard` [m, 2] is how many steps each block has had, and the sum of their losses.
     """
 
     vectors: Array
@@ -62,6 +68,7 @@ class State(NamedTuple):
     norm: Array
     steps: Array
     squares: Array
+    heard: Array
 
     def copy(self) -> "State":
         return State(*(array.copy() for array in self))
@@ -70,12 +77,13 @@ class State(NamedTuple):
 def first_state(plan: Plan, vectors: Array) -> State:
     """The state before the first step."""
     chains = len(plan.eta)
-    scale = plan.eta.copy() if plan.rule == DUAL else np.ones(chains)
+    scale = np.where(plan.rule == DUAL, plan.eta, 1.0)
     norm = np.zeros(chains)
     for vector, owner in zip(vectors, plan.owner, strict=True):
         norm[owner] += np.sum(vector.astype(np.float64) ** 2)
-    squares = np.zeros_like(vectors) if plan.rule == ADAGRAD else vectors[:0].copy()
-    return State(vectors, scale, norm, np.zeros(chains, np.int64), squares)
+    squares = np.zeros_like(vectors) if (plan.rule == ADAGRAD).any() else vectors[:0].copy()
+    heard = np.zeros((len(plan.chain), 2))
+    return State(vectors, scale, norm, np.zeros(chains, np.int64), squares, heard)
 
 
 class Page(NamedTuple):
@@ -83,7 +91,12 @@ class Page(NamedTuple):
 
     Every record has its visit, the sum of its steps' weights, their sum times scale (`mass`),
     the scale at its end, the factor by which the vectors were scaled afterwards (`fold`), the
-    progressive loss summed over rows and over steps, and the weight of its rows. Then either
+    progressive loss summed over rows and the weight of these; the number of steps, the sum of
+    their losses, the largest, and how far each lay from the mean of those before it in the
+    block, squared and summed (`steps`, `step_loss`, `most`, `spread`); and its share in what is
+    in force afterwards (`force`: 1, or a hedge's probability). Of chains that are hedged, each
+    has its record of every visit, its steps counted by their probabilities; what is known of
+    whole steps stands in the first one's. Then either
 
     - a table: the mean of the iterates before their updates, and the iterate after the last;
     - or a trace: the slope of every row, and of every step its gain (what a gradient is
@@ -97,8 +110,12 @@ class Page(NamedTuple):
     scale: Array
     fold: Array
     loss: Array
-    step_loss: Array
     rows: Array
+    steps: Array
+    step_loss: Array
+    most: Array
+    spread: Array
+    force: Array
     mean: Array
     after: Array
     slope: Array
@@ -114,6 +131,10 @@ class Page(NamedTuple):
         return sum(array.nbytes for array in self)
 
 
+# How many numbers a record has beside its visit.
+NUMBERS = 11
+
+
 def blank_table(records: int, shape: tuple[int, int], kind: Any) -> Page:
     """Room for `records` records as a table."""
     pair = np.empty((records, *shape), kind), np.empty((records, *shape), kind)
@@ -127,17 +148,26 @@ def blank_trace(records: int, rows: int, steps: int, outputs: int, kind: Any) ->
 
 
 def _blank(records: int, mean: Array, after: Array, slope: Array, steps: int) -> Page:
-    numbers = [np.zeros(records) for _ in range(7)]
+    numbers = [np.zeros(records) for _ in range(NUMBERS)]
     per_step = np.zeros(steps), np.zeros(steps), np.zeros(steps, np.int64)
     return Page._make([np.zeros(records, np.int64), *numbers, mean, after, slope, *per_step])
 
 
-def cut_page(page: Page, records: int, rows: int, steps: int) -> Page:
-    """The page without the room that was not used."""
-    front = [array[:records] for array in page[:8]]
-    tables = [array[:records] for array in (page.mean, page.after)]
-    per_step = [array[:steps] for array in (page.gain, page.until, page.record)]
-    return Page._make([*front, *tables, page.slope[:rows], *per_step])
+def cut_page(page: Page, experts: int, records: int, rows: int, steps: int) -> list[Page]:
+    """A page for each expert, without the room that was not used."""
+    return [_cut(page, e, experts, records, rows, steps) for e in range(experts)]
+
+
+def _cut(page: Page, expert: int, experts: int, records: int, rows: int, steps: int) -> Page:
+    def part(array: Array, length: int) -> Array:
+        first = expert * (len(array) // experts)
+        return array[first : first + length]
+
+    front = [part(array, records) for array in page[: 1 + NUMBERS]]
+    tables = [part(array, records) for array in (page.mean, page.after)]
+    own = part(page.record, steps) - expert * (len(page.weight) // experts)
+    per_step = part(page.gain, steps), part(page.until, steps), own
+    return Page._make([*front, *tables, part(page.slope, rows), *per_step])
 
 
 class Running(NamedTuple):

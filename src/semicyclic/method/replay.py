@@ -160,13 +160,11 @@ def _look_up(columns: ByColumn, deeds: Any, at: Any, push: Any, step: Any) -> An
 
 
 @jit
-def _adagrad_record(
-    plan: Plan, columns: Any, deeds: Any, steps: Any, cells: Any, state: Any, moved: Any
-) -> Any:
+def _adagrad_record(columns: Any, deeds: Any, steps: Any, cells: Any, state: Any, moved: Any) -> Any:
     """Replay per-coordinate steps of one cell through one record; the lag."""
     until, gain = steps
-    vector, square, held, factor, rate = state
-    box = vector.dtype.type(plan.box)
+    vector, square, held, factor, rate, limit = state
+    box = vector.dtype.type(limit)
     lag = vector.dtype.type(0.0)
     moved[:] = 0
     at, end = cells
@@ -269,7 +267,8 @@ def replay(
     first, model, held, per_step = picks
     share, tail, head, beyond, low, high = weights
     kind = vectors.dtype.type
-    adagrad = plan.rule == ADAGRAD
+    # A page is written by chains of one rule.
+    adagrad = len(block) > 0 and plan.rule[plan.chain[block[0]]] == ADAGRAD
     active = plan.active
     goes_on = beyond.any()
     folds = (fold != 1.0).any()
@@ -312,8 +311,9 @@ def replay(
                 while stop < end and owner[deeds[columns.row[stop]].step] == r:
                     stop += 1
                 rate = plan.eta[plan.chain[b]]
-                state = (vector, square, active[b], plan.coefficient[b], rate)
-                lag = _adagrad_record(plan, columns, deeds, (until, gain), (at, stop), state, moved)
+                limit = plan.box[plan.chain[b]]
+                state = (vector, square, active[b], plan.coefficient[b], rate, limit)
+                lag = _adagrad_record(columns, deeds, (until, gain), (at, stop), state, moved)
                 at = stop
             else:
                 total = kind(0.0)

@@ -3,13 +3,15 @@
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method import average
 from semicyclic.method.average import Mean, Member, Picks, Table, merge, one_model, own_models, shared
+from semicyclic.method.bets import Bets, Standing, standing
+from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.readout import Log
@@ -32,6 +34,15 @@ class Reservoir:
     seen: Array
 
 
+class Progress(NamedTuple):
+    """Visits in order: cycle, block, the mean progressive loss of their rows, and these' weight."""
+
+    cycle: Array
+    block: Array
+    loss: Array
+    rows: Array
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """What one pass over the data leaves: the chain's state and a log of its visits.
@@ -42,6 +53,7 @@ class Run:
 
     member: which share of a block's steps belongs to which model: its own for each block, or
         one for all in a consensus run.
+    hedge, bets: for a hedged run the rule, and how the chains stand in each block.
     """
 
     log: Log
@@ -57,6 +69,8 @@ class Run:
     latest: int = -(2**63)
     reservoir: Reservoir | None = None
     pending: Rows | None = None
+    hedge: AdaHedge | Prod | None = None
+    bets: Bets | None = None
 
     def __repr__(self) -> str:
         table = self.log.table()
@@ -69,8 +83,8 @@ class Run:
         return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
 
     @property
-    def _run_blocks(self) -> int:
-        """The blocks the run was made with; `blocks` may be fewer in a coarser view of it."""
+    def _slots(self) -> int:
+        """The blocks the run was made with, for every chain of a hedge; `blocks` may be fewer."""
         return len(self.log.plan.chain)
 
     # ------------------------------------------------------------------ the read-outs
@@ -84,12 +98,14 @@ class Run:
         if not self.member.is_hard:
             raise ValueError("last() has no meaning for soft membership: use mean()")
         values, seen = self._read(average.block_lasts, self.member, through)
-        past = self.log.past
+        past, experts = self.log.past, self.log.experts
         if past is not None:
-            for block in np.argsort(past.order):
+            blocks = self._slots // experts
+            for block in np.argsort(past.order[:blocks]):
                 model = int(self.member.model[block])
                 if past.order[block] >= 0 and not seen[model]:
-                    values[model] = past.last[block]
+                    slots = block + blocks * np.arange(experts)
+                    values[model] = past.last[slots].sum(axis=0)
             seen |= self.member.totals((past.order >= 0).astype(float)) > 0
         return self._model((values, seen), "last()", through)
 
@@ -135,7 +151,7 @@ class Run:
 
     def consensus_last(self, *, through: int | None = None) -> Pluralistic:
         """One model for all blocks: the iterate in force after the last step."""
-        return replace(self, member=one_model(self._run_blocks)).last(through=through)
+        return replace(self, member=one_model(self._slots)).last(through=through)
 
     # ------------------------------------------------------------ other cuts of one run
 
@@ -152,7 +168,7 @@ class Run:
         group = np.asarray(groups, dtype=np.int64)
         if group.shape != (self.blocks,) or group.min() < 0 or group.max() >= count:
             raise ValueError(f"groups must give each of {self.blocks} blocks a number from 0 to {count - 1}")
-        blocks = np.arange(self._run_blocks)
+        blocks = np.arange(self._slots)
         return self._seen_as(Member(blocks, group[self.member.model], np.ones(len(blocks)), count), schedule)
 
     def soft(self, membership: npt.ArrayLike, schedule: Schedule | int) -> "Run":
@@ -169,7 +185,7 @@ class Run:
     def _seen_as(self, member: Member, schedule: Schedule | int) -> "Run":
         if not self.single:
             raise ValueError("only the single chain can be cut anew: other chains need a run of their own")
-        if self.member.models != self._run_blocks:
+        if self.member.models != self._slots:
             raise ValueError("cut the run itself anew, not a consensus or an already coarser one")
         return replace(self, schedule=schedule, member=member, reservoir=None, is_view=True)
 
@@ -188,8 +204,34 @@ class Run:
         loss, rows = self._losses()
         return float(loss.sum() / rows.sum())
 
+    def standing(self) -> Standing:
+        """Of a hedged run: each chain's probability and own progressive loss, by block."""
+        if self.bets is None:
+            raise ValueError("only a hedged run has a standing: train with train.hedged")
+        return standing(self.bets)
+
+    def progressive_visits(self) -> Progress:
+        """The mean loss of each visit's rows, each scored before it was learnt from, in order.
+
+        Of the visits kept: cycles dropped to save memory (`memory=`) count by block only.
+        """
+        table = self.log.table()
+        first = np.flatnonzero(table.expert == 0)
+        place = np.stack([table.cycle[first], table.block[first]])
+        # A visit may have several records, and one for every chain of a hedge, in the same order.
+        begins = np.r_[True, (place[:, 1:] != place[:, :-1]).any(axis=0)][: len(first)]
+        number = np.cumsum(begins) - 1
+        loss, rows = np.zeros(number.max(initial=-1) + 1), np.zeros(number.max(initial=-1) + 1)
+        for expert in range(self.log.experts):
+            own = np.flatnonzero(table.expert == expert)
+            loss += np.bincount(number, self.log.column("loss")[own], len(loss))
+            rows += np.bincount(number, self.log.column("rows")[own], len(loss))
+        cycle, block = place[:, begins]
+        mean = np.divide(loss, rows, out=np.full(len(loss), np.nan), where=rows > 0)
+        return Progress(cycle, block, mean, rows)
+
     def _losses(self) -> tuple[Array, Array]:
-        blocks = self._run_blocks
+        blocks = self._slots
         table = self.log.table()
         loss = np.bincount(table.block, self.log.column("loss"), blocks)
         rows = np.bincount(table.block, self.log.column("rows"), blocks)
@@ -232,12 +274,12 @@ class Run:
             return values, seen
         table = self._kept(through)
         used = np.maximum(table.weight, 0.0)
-        weight = member.totals(np.bincount(table.block, used, self._run_blocks))
+        weight = member.totals(np.bincount(table.block, used, self._slots))
         kept = [Mean(value, float(each)) for value, each in zip(values, weight, strict=True)]
         return _merged(kept, past.mean, past.weight, member)
 
     def _consensus(self, through: int | None) -> Array:
-        value, seen = self._means(one_model(self._run_blocks), through)
+        value, seen = self._means(one_model(self._slots), through)
         if not seen[0]:
             raise ValueError("nothing was learnt: no step of this run has any weight")
         return value

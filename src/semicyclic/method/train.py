@@ -4,10 +4,11 @@ consensus      one chain, one model                                  (Section 2)
 separate       a chain for each block                                (Section 4)
 pluralistic    one chain, a model for each block                     (Section 5, Theorem 3)
 residual       a shared vector and a small difference for each block (SPEC K1)
+hedged         several chains at once, and per block a hedge between them (Section 6, Theorem 4)
 chain          any basis
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, Unpack, cast
@@ -15,16 +16,29 @@ from typing import Any, Unpack, cast
 import numpy as np
 
 from semicyclic.method import basis as bases
+from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.learn import Diverged, copied, go_on, learn
 from semicyclic.method.loss import logistic
 from semicyclic.method.pack import Packed, pack
-from semicyclic.method.plan import Settings, first_run
+from semicyclic.method.plan import Chains, Settings, first_run
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Schedule
 
-__all__ = ["Diverged", "Settings", "chain", "consensus", "more", "pluralistic", "residual", "separate"]
+__all__ = [
+    "Diverged",
+    "Settings",
+    "chain",
+    "consensus",
+    "hedged",
+    "more",
+    "pluralistic",
+    "residual",
+    "separate",
+]
 
+STEP_SIZE = 0.5
+ADAHEDGE = AdaHedge()
 Data = Rows | Packed | Iterable[Rows]
 
 
@@ -53,6 +67,36 @@ def residual(
     return chain(rows, schedule, lambda m: bases.residual(m, *map(list, groupings)), **settings)
 
 
+def hedged(
+    rows: Data,
+    schedule: Schedule | int | None = None,
+    *,
+    chains: Sequence[Any] = (bases.single, bases.separate),
+    hedge: AdaHedge | Prod = ADAHEDGE,
+    **settings: Unpack[Settings],
+) -> Run:
+    """Several chains in one pass, and in each block a hedge between them (Theorem 4).
+
+    chains: bases, or pairs (basis, step_size); others take the common step_size. The first is
+        Prod's fixed expert.
+    hedge: `AdaHedge()`, which needs no tuning; or `Prod(...)`, as in the paper, which needs
+        `radius=` or the range of losses. Every read-out is of what was in force: the mixture of
+        the chains by their probabilities, or with `coin=` the one drawn.
+    """
+    if len(chains) == 0:
+        raise ValueError(
+            "chains=(): name the chains to hedge between, such as (basis.single, basis.separate)"
+        )
+    if not isinstance(hedge, AdaHedge | Prod):
+        raise TypeError(f"hedge is a {type(hedge).__name__}: give AdaHedge() or Prod(...)")
+    common = _step_size(settings)
+    pairs = [each if isinstance(each, tuple) else (each, common) for each in chains]
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("chains must be bases, or pairs (basis, step_size)")
+    basis, step = zip(*pairs, strict=True)
+    return _train(rows, schedule, Chains(basis, step, hedge), settings)
+
+
 def chain(
     rows: Data,
     schedule: Schedule | int | None,
@@ -66,6 +110,10 @@ def chain(
     rows: `Rows` with a schedule; rows already packed by `pack`, without; or an iterable of
         `Rows`, the parts of one stream, from which minibatches are cut as from the whole.
     """
+    return _train(rows, schedule, Chains((basis,), (_step_size(settings),), plural=plural), settings)
+
+
+def _train(rows: Data, schedule: Schedule | int | None, chains: Chains, settings: Settings) -> Run:
     if not isinstance(rows, Rows | Packed | Iterable) or isinstance(rows, str | bytes | np.ndarray):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
     # A setting that is None is one that was not given.
@@ -77,7 +125,7 @@ def chain(
         given = {"batch_size", "loss", "classes"} & set(settings)
         if schedule is not None or given:
             raise ValueError("packed rows have their schedule, loss and batch_size: leave them out")
-        run = first_run(rows, basis, plural, rows.steps, settings)
+        run = first_run(rows, chains, rows.steps, settings)
         return learn(run, rows, _engine(settings))
     if schedule is None:
         raise ValueError("give a schedule, such as Schedule.daily(6, zone='Europe/Paris')")
@@ -87,7 +135,7 @@ def chain(
         rows = [rows]
     if isinstance(rows, Rows):
         packed = _pack(rows, schedule, settings)
-        run = first_run(packed, basis, plural, packed.steps, settings)
+        run = first_run(packed, chains, packed.steps, settings)
         if rows.when is not None:
             run = replace(run, latest=int(rows.when[-1]))
         return learn(run, packed, _engine(settings))
@@ -99,7 +147,7 @@ def chain(
             continue
         if started is None:
             empty = _pack(part, schedule, settings)
-            started = first_run(empty, basis, plural, None, settings)
+            started = first_run(empty, chains, None, settings)
         started = go_on(started, part, _engine(settings), batch_size=batch_size, ended=False)
     if started is None:
         raise ValueError("the stream has no parts")
@@ -118,8 +166,20 @@ def more(run: Run, rows: Rows, *, ended: bool = True, engine: ModuleType | None 
         raise ValueError("this is a coarser or soft view of a run: go on with the run itself")
     if not isinstance(rows, Rows):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
-    fresh = replace(run, log=run.log.copy(), state=run.state.copy(), reservoir=copied(run.reservoir))
+    fresh = replace(
+        run,
+        log=run.log.copy(),
+        state=run.state.copy(),
+        reservoir=copied(run.reservoir),
+        hedge=copied(run.hedge),
+        bets=None if run.bets is None else run.bets.copy(),
+    )
     return go_on(fresh, rows, engine or _engine({}), batch_size=run.batch_size, ended=ended)
+
+
+def _step_size(settings: Settings) -> Any:
+    given = settings.get("step_size")
+    return STEP_SIZE if given is None else given
 
 
 def _engine(settings: Settings) -> ModuleType:

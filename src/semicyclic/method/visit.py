@@ -15,8 +15,25 @@ def open_record(page: Page, record: Any, visit: Any) -> Any:
     page.mass[record] = 0.0
     page.fold[record] = 1.0
     page.loss[record] = 0.0
-    page.step_loss[record] = 0.0
     page.rows[record] = 0.0
+    page.steps[record] = 0.0
+    page.step_loss[record] = 0.0
+    page.most[record] = 0.0
+    page.spread[record] = 0.0
+    page.force[record] = 1.0
+
+
+@jit
+def note_loss(state: State, page: Page, record: Any, block: Any, loss: Any) -> Any:
+    """What a certificate needs to know of a step's loss."""
+    heard = state.heard
+    off = loss - heard[block, 1] / max(heard[block, 0], 1.0)
+    page.spread[record] += off * off
+    heard[block, 0] += 1.0
+    heard[block, 1] += loss
+    page.steps[record] += 1.0
+    page.step_loss[record] += loss
+    page.most[record] = max(page.most[record], loss)
 
 
 @jit
