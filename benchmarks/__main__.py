@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calendar, chains
+from benchmarks import calendar, chains, models
 from benchmarks.timing import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -18,6 +18,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "hedged": chains.hedged,
     "growth-m": chains.growth_m,
     "growth-d": chains.growth_d,
+    "matrix": models.matrix,
     "locate": calendar.locate,
     "import": calendar.importing,
 }

@@ -9,8 +9,10 @@ model = run.mean()
 model.predict(new_rows)
 """
 
-from semicyclic.method import basis, loss, step, train
+from semicyclic.method import basis, hard, loss, measure, step, theory, train
 from semicyclic.method.average import Mean, merge
+from semicyclic.method.certify import Certificate, certificate
+from semicyclic.method.evaluate import Difference, Matrix, matrices, matrix, paired
 from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.pack import Packed, pack
@@ -23,7 +25,10 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AdaHedge",
+    "Certificate",
+    "Difference",
     "Diverged",
+    "Matrix",
     "Mean",
     "Packed",
     "Pluralistic",
@@ -32,10 +37,17 @@ __all__ = [
     "Run",
     "Schedule",
     "basis",
+    "certificate",
+    "hard",
     "loss",
+    "matrices",
+    "matrix",
+    "measure",
     "merge",
     "pack",
+    "paired",
     "step",
+    "theory",
     "train",
     "visits",
 ]

@@ -139,7 +139,7 @@ def check_factors(bets: Bets) -> None:
         block = int(bets.refused.argmax())
         raise ValueError(
             f"Prod's factor 1 + nu (l0 - l1) was zero or less {int(bets.refused[block])} time(s) in block "
-            f"{block}: losses differ more than its rate allows. State bound=M, which clips differences at 2 M, "
+            f"{block}: losses differ more than its rate allows. State bound=M, which clips them at 2 M, "
             "project all chains (radius=), or use AdaHedge()"
         )
 

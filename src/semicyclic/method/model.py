@@ -74,7 +74,7 @@ class Pluralistic:
                 raise ValueError("give either block= or membership=, not both")
             return self._finish(self._mixed(rows, np.asarray(membership, dtype=np.float64)))
         if block is None:
-            chosen = rows.place(self.schedule).block
+            chosen = rows.blocks_in(self.schedule)
         else:
             given = np.asarray(block)
             if given.dtype.kind not in "iu" or given.shape not in ((), (len(rows),)):

@@ -110,6 +110,15 @@ class Rows:
 
     def place(self, schedule: Schedule | int) -> Located:
         """(cycle, block) of each row; a whole number m stands for m numbered blocks."""
+        if self.when is not None and isinstance(schedule, Schedule):
+            return schedule.place(self.when)
+        block = self.blocks_in(schedule)
+        if self.cycle is not None:
+            return Located(self.cycle, block)
+        return Located(np.r_[0, np.cumsum(np.diff(block) < 0)], block)
+
+    def blocks_in(self, schedule: Schedule | int) -> Array:
+        """The block of each row."""
         if not isinstance(schedule, Schedule | int) or schedule == 0:
             raise ValueError(f"schedule={schedule!r}: give a Schedule, or the number of blocks")
         blocks = schedule if isinstance(schedule, int) else schedule.blocks
@@ -118,13 +127,11 @@ class Rows:
                 raise ValueError("these rows have neither when= nor block=: give one of them")
             if isinstance(schedule, int):
                 raise ValueError("rows with times need a Schedule, such as Schedule.daily(6)")
-            return schedule.place(self.when)
+            return schedule.place(self.when).block
         if self.block.min() < 0 or self.block.max() >= blocks:
             row = int(((self.block < 0) | (self.block >= blocks)).argmax())
             raise ValueError(f"row {row} is in block {self.block[row]}: there are 0 to {blocks - 1}")
-        if self.cycle is not None:
-            return Located(self.cycle, self.block)
-        return Located(np.r_[0, np.cumsum(np.diff(self.block) < 0)], self.block)
+        return self.block
 
 
 def join(parts: Sequence[Rows]) -> Rows:

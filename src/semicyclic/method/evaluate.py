@@ -1,0 +1,277 @@
+"""Evaluation: every model on every block's rows, in one pass (SPEC H3).
+
+A cell [i, j] is the measure of the model of block i on the rows of block j. The paper's
+consensus is the mean of all cells, its pluralistic score the mean of the diagonal.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+from math import sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method import measure as measures
+from semicyclic.method.measure import AUC, Measure
+from semicyclic.method.model import Pluralistic
+from semicyclic.method.pack import encode
+from semicyclic.method.rows import Rows
+from semicyclic.method.run import Run
+
+Array = npt.NDArray[Any]
+
+# Rows are measured in so many parts whatever the machine, and these added up in order: the
+# same bits on every machine.
+PARTS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix:
+    """values[i, j]: the model of block i on the rows of block j; NaN where there are none.
+
+    share: [m] each block's share of the rows.
+    """
+
+    values: Array
+    share: Array
+    measure: Measure
+    labels: tuple[str, ...]
+
+    @property
+    def diagonal(self) -> Array:
+        """[m] every block's own model on its own rows."""
+        return np.diagonal(self.values)
+
+    @property
+    def pluralistic(self) -> float:
+        """The mean of the diagonal: every block served by its own model, all blocks alike."""
+        return _mean(self.diagonal, np.ones(len(self.share)))
+
+    @property
+    def pluralistic_by_share(self) -> float:
+        """The same, each block counting by its share of the rows (SPEC F1)."""
+        return _mean(self.diagonal, self.share)
+
+    @property
+    def consensus(self) -> float:
+        """The mean of all cells: any block served by whichever model is in force."""
+        return _mean(self.values, np.ones(self.values.shape))
+
+    @property
+    def consensus_by_share(self) -> float:
+        """The same, models and blocks each counting by their share of the rows."""
+        return _mean(self.values, self.share[:, None] * self.share[None, :])
+
+    def __str__(self) -> str:
+        width = max(8, *(len(label) for label in self.labels)) + 2
+        lines = [f"{self.measure.name}: models by row, blocks tested on by column"]
+        lines.append(" " * width + "".join(f"{label:>{width}}" for label in self.labels))
+        for label, row in zip(self.labels, self.values, strict=True):
+            lines.append(f"{label:>{width}}" + "".join(f"{value:>{width}.4f}" for value in row))
+        lines.append(f"{'share':>{width}}" + "".join(f"{value:>{width}.4f}" for value in self.share))
+        lines.append(
+            f"pluralistic (diagonal) {self.pluralistic:.4f}, by share {self.pluralistic_by_share:.4f}; "
+            f"consensus (all cells) {self.consensus:.4f}, by share {self.consensus_by_share:.4f}"
+        )
+        empty = [label for label, value in zip(self.labels, self.diagonal, strict=True) if np.isnan(value)]
+        if empty:
+            lines.append(f"left out, having no rows to be measured on: {', '.join(empty)}")
+        return "\n".join(lines)
+
+
+def _mean(values: Array, weight: Array) -> float:
+    """The weighted mean of the cells that have a value."""
+    held = np.isfinite(values)
+    total = float((weight * held).sum())
+    return float((np.where(held, values, 0.0) * weight).sum() / total) if total > 0 else float("nan")
+
+
+def matrix(source: Run | Pluralistic, rows: Rows, *, measure: Measure | None = None) -> Matrix:
+    """Every block's model on every block's rows: m x m. A run is read out by `mean()`."""
+    model = source.mean() if isinstance(source, Run) else source
+    return matrices([model], rows, measure=measure)[0]
+
+
+def matrices(
+    models: Sequence[Pluralistic],
+    rows: Rows,
+    *,
+    measure: Measure | None = None,
+    progress: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005
+) -> list[Matrix]:
+    """A matrix for each of many models on the same rows, which are read once for 64 blocks' models.
+
+    measure: one of `measure`: accuracy, log_loss, auc; absolute_error, squared_error, pinball.
+        Unless given, accuracy or the error that goes with the loss.
+    progress: called with how many of how many passes are done.
+    """
+    first = _alike(models, rows)
+    chosen = measures.natural(first.loss) if measure is None else measure
+    chosen.check(first.loss)
+    block = rows.blocks_in(first.schedule)
+    target, _ = encode(rows.labels, first.loss, first.classes or None)
+    weight = np.zeros(0, rows.values.dtype) if rows.weight is None else rows.weight
+    labels = block, target.astype(rows.values.dtype), weight
+    count = np.bincount(block, weight if len(weight) else None, first.blocks).astype(float)
+    job = _auc if chosen.code == AUC else _measure
+    values = job([model.weights for model in models], rows, labels, chosen, progress)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        if chosen.code != AUC:
+            values = values / np.where(count > 0, count, np.nan)
+        share = count / count.sum()
+    names = _labels(first)
+    return [Matrix(each, share, chosen, names) for each in values]
+
+
+def _alike(models: Sequence[Pluralistic], rows: Rows) -> Pluralistic:
+    """The first model, all others being like it."""
+    if not models:
+        raise ValueError("there are no models to evaluate")
+    first = models[0]
+    for model in models:
+        if not isinstance(model, Pluralistic):
+            raise TypeError(f"a model is a {type(model).__name__}: read it out of a run, such as run.mean()")
+        same = model.loss == first.loss and model.classes == first.classes and model.blocks == first.blocks
+        if not same or model.weights.shape != first.weights.shape:
+            raise ValueError("models evaluated together must have the same loss, classes, blocks and columns")
+    if not isinstance(rows, Rows):
+        raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
+    if rows.width != first.weights.shape[2] - 1:
+        raise ValueError(f"rows have {rows.width} columns, the models {first.weights.shape[2] - 1}")
+    return first
+
+
+def _labels(model: Pluralistic) -> tuple[str, ...]:
+    if isinstance(model.schedule, int):
+        return tuple(str(block) for block in range(model.blocks))
+    return model.schedule.labels
+
+
+def _passes(weights: Sequence[Array], rows: Rows) -> list[tuple[list[tuple[int, int]], Array]]:
+    """(model, block) of every lane of a pass, and a function's worth of weights [d+1, LANES]."""
+    from semicyclic.method.lanes import LANES
+
+    outputs = weights[0].shape[1]
+    if outputs > LANES:
+        raise ValueError(f"{outputs} classes: at most {LANES} can be evaluated")
+    every = [(model, block) for model in range(len(weights)) for block in range(len(weights[0]))]
+    held = LANES // outputs
+    passes = []
+    for low in range(0, len(every), held):
+        chosen = every[low : low + held]
+        table = np.zeros((weights[0].shape[2], LANES), rows.values.dtype)
+        for lane, (model, block) in enumerate(chosen):
+            table[:, lane * outputs : (lane + 1) * outputs] = weights[model][block].T
+        passes.append((chosen, table))
+    return passes
+
+
+def _measure(
+    weights: Sequence[Array], rows: Rows, labels: Any, measure: Measure, progress: Callable[[int, int], None]
+) -> Array:
+    """[models, m, m] sums of a measure over the rows of each block."""
+    from semicyclic.method.lanes import LANES
+    from semicyclic.method.scoring import measure_span
+
+    blocks, outputs = weights[0].shape[:2]
+    out = np.zeros((len(weights), blocks, blocks))
+    cells = rows.indptr, rows.indices, rows.values
+    passes = _passes(weights, rows)
+    for number, (chosen, table) in enumerate(passes):
+
+        def part(span: tuple[int, int], table: Array = table) -> Array:
+            total = np.zeros((blocks, LANES))
+            what = measure.code, measure.level
+            measure_span(cells, table, labels, what, outputs, span, total)
+            return total
+
+        total = np.sum(_in_parts(len(rows), part), axis=0)
+        for lane, (model, block) in enumerate(chosen):
+            out[model, block] = total[:, lane]
+        progress(number + 1, len(passes))
+    return out
+
+
+def _in_parts(n: int, job: Callable[[tuple[int, int]], Array]) -> list[Array]:
+    """Do a job for all rows in PARTS ranges, on as many cores as there are."""
+    bounds = np.linspace(0, n, PARTS + 1).astype(int).tolist() if n >= 4096 else [0, n]
+    spans = list(pairwise(bounds))
+    if len(spans) == 1 or (os.cpu_count() or 1) == 1:
+        return [job(span) for span in spans]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(job, spans))
+
+
+def _auc(
+    weights: Sequence[Array],
+    rows: Rows,
+    labels: Any,
+    measure: Measure,  # noqa: ARG001
+    progress: Callable[[int, int], None],
+) -> Array:
+    """[models, m, m] how often a positive row of a block outscores a negative one, ties half."""
+    from semicyclic.method.scoring import score_span
+
+    block, target, weight = labels
+    blocks = len(weights[0])
+    out = np.full((len(weights), blocks, blocks), np.nan)
+    order = np.argsort(block, kind="stable")
+    bounds = np.searchsorted(block[order], np.arange(blocks + 1))
+    positive = target[order] > 0
+    held = weight[order] if len(weight) else np.ones(len(order))
+    cells = rows.indptr, rows.indices, rows.values
+    passes = _passes(weights, rows)
+    for number, (chosen, table) in enumerate(passes):
+        scores = np.empty((len(chosen), len(order)), rows.values.dtype)
+        _in_parts(len(rows), lambda span: score_span(cells, table, order, span, scores))  # noqa: B023
+        for lane, (model, own) in enumerate(chosen):
+            for other, (low, high) in enumerate(pairwise(bounds)):
+                part = slice(low, high)
+                out[model, own, other] = area(scores[lane, part], positive[part], held[part])
+        progress(number + 1, len(passes))
+    return out
+
+
+def area(score: Array, positive: Array, weight: Array) -> float:
+    """The area under the ROC curve; NaN where a class is missing."""
+    order = np.argsort(score)
+    score, plus = score[order], np.where(positive, weight, 0.0)[order]
+    minus = np.where(positive, 0.0, weight)[order]
+    if plus.sum() <= 0 or minus.sum() <= 0:
+        return float("nan")
+    first = np.flatnonzero(np.r_[True, score[1:] != score[:-1]])
+    plus, minus = np.add.reduceat(plus, first), np.add.reduceat(minus, first)
+    below = np.cumsum(minus) - minus
+    return float((plus * (below + minus / 2)).sum() / (plus.sum() * minus.sum()))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean of paired differences, and its standard error."""
+
+    mean: float
+    error: float
+    repetitions: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.4f} +- {self.error:.4f} ({self.repetitions} repetitions)"
+
+
+def paired(one: npt.ArrayLike, other: npt.ArrayLike) -> Difference:
+    """How much more `one` scores than `other`, over repetitions that share their data.
+
+    What repetitions have in common cancels in each pair, so the error is that of the
+    difference and not of the two scores.
+    """
+    gap = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
+    if gap.ndim != 1 or np.shape(one) != np.shape(other):
+        raise ValueError(
+            f"scores have shapes {np.shape(one)} and {np.shape(other)}: give one for each repetition"
+        )
+    if len(gap) < 2:
+        raise ValueError("a standard error needs at least two repetitions")
+    return Difference(float(gap.mean()), float(gap.std(ddof=1)) / sqrt(len(gap)), len(gap))

@@ -1,0 +1,141 @@
+"""Compiled: score rows by many models at once, and measure them in the same pass.
+
+A row is read once; the weights of all models for a column lie side by side, so one cell of the
+row is one multiply-add for a whole vector of models.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from semicyclic.method.jit import jit
+from semicyclic.method.lanes import LANES, dot_lanes
+from semicyclic.method.measure import ABSOLUTE_ERROR, ACCURACY, LOG_LOSS, SQUARED_ERROR
+from semicyclic.method.slopes import decay, log_one_plus
+
+# Sums of so many rows at most are held in single precision before they are added to the rest.
+SHORT = 64
+
+
+@jit
+def score_span(rows: Any, weights: Any, order: Any, span: Any, out: Any) -> Any:
+    """out[q, k] = the score of row order[k] by model q."""
+    indptr, indices, values = rows
+    score = np.empty(LANES, weights.dtype)
+    for k in range(span[0], span[1]):
+        dot_lanes(weights, indices, values, indptr[order[k]], indptr[order[k] + 1], score)
+        for q in range(len(out)):
+            out[q, k] = score[q]
+
+
+@jit
+def measure_span(
+    rows: Any, weights: Any, labels: Any, measure: Any, outputs: Any, span: Any, total: Any
+) -> Any:
+    """Add the measure of the rows span[0]..span[1]-1, by block and model, to total [m, LANES].
+
+    labels: (block, target, weight); weight is empty where all rows count alike.
+    outputs: how many neighbouring lanes are the scores of one model.
+    """
+    block, target, row_weight = labels
+    code, level = measure
+    score = np.empty(LANES, weights.dtype)
+    sums = np.empty(LANES, weights.dtype)
+    weight = np.ones(1, weights.dtype) if len(row_weight) == 0 else row_weight
+    each = np.uint64(len(row_weight) > 0)
+    first = span[0]
+    while first < span[1]:
+        last = first + 1
+        while last < span[1] and last - first < SHORT and block[last] == block[first]:
+            last += 1
+        sums[:] = 0
+        results = (score, sums, (weight, each))
+        if outputs > 1:
+            _classes(rows, weights, target, (first, last), results, code, outputs)
+        elif code == ACCURACY:
+            _hits(rows, weights, target, (first, last), results)
+        elif code == LOG_LOSS:
+            _log_losses(rows, weights, target, (first, last), results)
+        else:
+            _errors(rows, weights, target, (first, last), results, code, weights.dtype.type(level))
+        whole = total[block[first]]
+        for q in range(LANES):
+            whole[q] += sums[q]
+        first = last
+
+
+@jit
+def _hits(rows: Any, weights: Any, target: Any, span: Any, results: Any) -> Any:
+    """Accuracy; a score of exactly 0 is the first class (SPEC H3)."""
+    indptr, indices, values = rows
+    score, sums, (weight, each) = results
+    zero = weights.dtype.type(0.0)
+    for r in range(np.uint64(span[0]), np.uint64(span[1])):
+        dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
+        y = target[r]
+        counts = weight[r * each]
+        for q in range(LANES):
+            sums[q] += counts if (score[q] > zero) == (y > zero) else zero
+
+
+@jit
+def _log_losses(rows: Any, weights: Any, target: Any, span: Any, results: Any) -> Any:
+    indptr, indices, values = rows
+    score, sums, (weight, each) = results
+    zero = weights.dtype.type(0.0)
+    for r in range(np.uint64(span[0]), np.uint64(span[1])):
+        dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
+        y = target[r]
+        counts = weight[r * each]
+        for q in range(LANES):
+            margin = score[q] * y
+            value = log_one_plus(decay(-abs(margin))) + (zero if margin > zero else -margin)
+            sums[q] += counts * value
+
+
+@jit
+def _errors(rows: Any, weights: Any, target: Any, span: Any, results: Any, code: Any, level: Any) -> Any:
+    """Absolute and squared errors, and the pinball loss."""
+    indptr, indices, values = rows
+    score, sums, (weight, each) = results
+    zero = weights.dtype.type(0.0)
+    for r in range(np.uint64(span[0]), np.uint64(span[1])):
+        dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
+        y = target[r]
+        counts = weight[r * each]
+        if code == SQUARED_ERROR:
+            for q in range(LANES):
+                sums[q] += counts * (score[q] - y) * (score[q] - y)
+        else:
+            over = weights.dtype.type(1.0) - level
+            under = level
+            if code == ABSOLUTE_ERROR:
+                over = weights.dtype.type(1.0)
+                under = over
+            for q in range(LANES):
+                miss = score[q] - y
+                sums[q] += counts * miss * (over if miss > zero else -under)
+
+
+@jit
+def _classes(rows: Any, weights: Any, target: Any, span: Any, results: Any, code: Any, outputs: Any) -> Any:
+    """Accuracy or log loss of models with several scores each."""
+    indptr, indices, values = rows
+    score, sums, (weight, each) = results
+    for r in range(np.uint64(span[0]), np.uint64(span[1])):
+        dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
+        own = np.int64(target[r])
+        for q in range(LANES // outputs):
+            first = q * outputs
+            top = first
+            for c in range(first + 1, first + outputs):
+                if score[c] > score[top]:
+                    top = c
+            if code == ACCURACY:
+                value = 1.0 if top - first == own else 0.0
+            else:
+                total = 0.0
+                for c in range(first, first + outputs):
+                    total += np.exp(np.float64(score[c] - score[top]))
+                value = np.log(total) + (score[top] - score[first + own])
+            sums[q] += weight[r * each] * value

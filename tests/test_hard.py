@@ -1,0 +1,324 @@
+"""The hard instances: exact facts, and the methods that fail on them and those that do not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from semicyclic.method import hard
+from semicyclic.method.hard import Hard
+
+Array = npt.NDArray[Any]
+INSTANCES = [
+    Hard(4),
+    Hard(4, smooth=True),
+    Hard(2, radius=3.0),
+    Hard(3, blocks=5),
+    Hard(2, smooth=True, blocks=3),
+]
+every_instance = pytest.mark.parametrize("instance", INSTANCES, ids=repr)
+seeds = st.integers(0, 10_000)
+
+
+def points(instance: Hard, seed: int, count: int = 20) -> Array:
+    rng = np.random.default_rng(seed)
+    scale = instance.radius * np.exp(rng.uniform(-6, 1, (count, 1)))
+    return rng.normal(size=(count, instance.dimension)) * scale
+
+
+@every_instance
+@given(seed=seeds)
+@settings(max_examples=15, deadline=None)
+def test_gradients_are_the_slopes_of_values(instance: Hard, seed: int) -> None:
+    for w in points(instance, seed, 3):
+        for block in (None, *range(instance.blocks)):
+            slope = np.zeros(instance.dimension)
+            for j in range(instance.dimension):
+                step = np.zeros(instance.dimension)
+                step[j] = 1e-7 * instance.radius
+                slope[j] = (instance.value(w + step, block) - instance.value(w - step, block)) / (2 * step[j])
+            assert np.allclose(slope, instance.gradient(w, block), atol=2e-5)
+
+
+@every_instance
+@given(seed=seeds)
+@settings(max_examples=30, deadline=None)
+def test_each_block_is_convex_lipschitz_and_smooth_as_stated(instance: Hard, seed: int) -> None:
+    smoothness = instance.eta / instance.radius**2
+    one, other = points(instance, seed), points(instance, seed + 1)
+    for w, v in zip(one, other, strict=True):
+        for block in range(instance.blocks):
+            g, h = instance.gradient(w, block), instance.gradient(v, block)
+            assert np.linalg.norm(g) <= 1 + 1e-12
+            assert np.linalg.norm(g - h) <= smoothness * np.linalg.norm(w - v) * (1 + 1e-9)
+            assert instance.value(v, block) >= instance.value(w, block) + g @ (v - w) - 1e-12
+
+
+def test_the_lipschitz_constant_is_tight() -> None:
+    instance = Hard(4)
+    alternate = np.where(np.arange(16) % 2 == 0, 1.0, -1.0)
+    assert np.linalg.norm(instance.gradient(10 * alternate, 1)) == pytest.approx(1.0)
+
+
+@every_instance
+def test_the_optimum_is_where_it_is_said_to_be(instance: Hard) -> None:
+    assert np.abs(instance.gradient(instance.optimum)).max() < 1e-12
+    assert instance.value(instance.optimum) == pytest.approx(instance.least, rel=1e-9)
+    assert np.linalg.norm(instance.optimum) <= 0.69 * instance.radius
+    assert instance.gap(np.zeros(instance.dimension)) > 0
+
+
+@every_instance
+def test_no_point_of_the_first_half_of_the_directions_is_better_than_the_bound(instance: Hard) -> None:
+    seen = 2 * instance.cycles
+    best = np.zeros(instance.dimension)
+    best[:seen] = instance.radius * instance.flat * np.arange(seen, 0, -1)
+    assert instance.gap(best) == pytest.approx(instance.bound, rel=1e-9)
+    assert np.abs(instance.gradient(best)[:seen]).max() < 1e-12
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        near = best.copy()
+        near[:seen] += rng.normal(size=seen) * instance.radius * instance.flat
+        assert instance.gap(near) >= instance.bound - 1e-12
+
+
+def test_the_bounds_are_those_of_the_corrected_theorems() -> None:
+    assert Hard(4, radius=2.0).bound == pytest.approx(3 * 2.0 / (256 * 4))
+    assert Hard(4, radius=2.0, smooth=True).bound == pytest.approx(3 * 2.0**2 / (1024 * 16))
+    assert Hard(4, blocks=5).bound == pytest.approx(4 / 5 * 3 / (256 * 4))
+    assert [Hard(1, blocks=5).kind(block) for block in range(5)] == [1, 1, 0, 2, 2]
+    assert [Hard(1, blocks=4).kind(block) for block in range(4)] == [1, 1, 2, 2]
+
+
+@every_instance
+@given(seed=seeds, step=st.sampled_from([1e-3, 0.1, 1.0, 30.0]))
+@settings(max_examples=30, deadline=None)
+def test_a_prox_step_is_an_implicit_gradient_step(instance: Hard, seed: int, step: float) -> None:
+    for w in points(instance, seed, 5):
+        for block in range(instance.blocks):
+            u = instance.prox(w, block, step)
+            assert np.allclose(u, w - step * instance.gradient(u, block), atol=1e-10 * max(step, 1))
+
+
+@every_instance
+@given(seed=seeds)
+@settings(max_examples=15, deadline=None)
+def test_the_minimiser_of_a_block_is_least_over_the_ball_and_nearest(instance: Hard, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    start = points(instance, seed, 1)[0]
+    start *= min(1.0, instance.radius / np.linalg.norm(start))
+    for block in range(instance.blocks):
+        w = instance.minimiser(block, start)
+        assert np.linalg.norm(w) <= instance.radius * (1 + 1e-12)
+        for other in rng.normal(size=(20, instance.dimension)):
+            other *= instance.radius * rng.random() / np.linalg.norm(other)
+            assert instance.value(other, block) >= instance.value(w, block) - 1e-12
+            # Nearer points are worse: walk from w towards the start.
+            if np.linalg.norm(w - start) > 1e-9:
+                nearer = w + 0.01 * (start - w)
+                assert instance.value(nearer, block) > instance.value(w, block)
+
+
+@given(seed=seeds, blocks=st.integers(2, 3))
+@settings(max_examples=10, deadline=None)
+def test_a_rotation_changes_nothing_but_the_directions(seed: int, blocks: int) -> None:
+    rng = np.random.default_rng(seed)
+    turned, plain = hard.rotated(2, 40, rng, blocks=blocks), Hard(2, blocks=blocks)
+    V = turned.rotation
+    assert V is not None
+    w = rng.normal(size=40)
+    inside = V.T @ w
+    for block in range(blocks):
+        assert turned.value(w, block) == pytest.approx(plain.value(inside, block))
+        assert np.allclose(V.T @ turned.gradient(w, block), plain.gradient(inside, block))
+        moved = turned.prox(w, block, 0.3)
+        assert np.allclose(V.T @ moved, plain.prox(inside, block, 0.3))
+        assert np.allclose(moved - V @ (V.T @ moved), w - V @ inside)  # all else stays
+    assert turned.gap(turned.optimum) == pytest.approx(0, abs=1e-12)
+    assert np.linalg.norm(turned.minimiser(0, w)) == pytest.approx(1.0)
+
+
+# ------------------------------------------------------- methods on cyclic data, K cycles
+
+K, N = 4, 1000
+Method = Callable[[Hard, float, int], Array]
+
+
+def blocks_of(instance: Hard, steps: int) -> list[int]:
+    return [block for _ in range(instance.cycles) for block in range(instance.blocks) for _ in range(steps)]
+
+
+def sgd(instance: Hard, step: float, steps: int) -> Array:
+    w = np.zeros(instance.dimension)
+    for block in blocks_of(instance, steps):
+        w -= step * instance.gradient(w, block)
+    return w
+
+
+def sgd_average(instance: Hard, step: float, steps: int) -> Array:
+    w, total = np.zeros(instance.dimension), np.zeros(instance.dimension)
+    order = blocks_of(instance, steps)
+    for block in order:
+        total += w
+        w -= step * instance.gradient(w, block)
+    return total / len(order)
+
+
+def heavy_ball(instance: Hard, step: float, steps: int) -> Array:
+    w, speed = np.zeros(instance.dimension), np.zeros(instance.dimension)
+    for block in blocks_of(instance, steps):
+        speed = 0.9 * speed - step * instance.gradient(w, block)
+        w = w + speed
+    return w
+
+
+def nesterov(instance: Hard, step: float, steps: int) -> Array:
+    w, speed = np.zeros(instance.dimension), np.zeros(instance.dimension)
+    for block in blocks_of(instance, steps):
+        speed = 0.9 * speed - step * instance.gradient(w + 0.9 * speed, block)
+        w = w + speed
+    return w
+
+
+def adagrad(instance: Hard, step: float, steps: int) -> Array:
+    w, squares = np.zeros(instance.dimension), np.zeros(instance.dimension)
+    for block in blocks_of(instance, steps):
+        g = instance.gradient(w, block)
+        squares += g**2
+        w -= step * np.divide(g, np.sqrt(squares), out=np.zeros_like(g), where=squares > 0)
+    return w
+
+
+def adam(instance: Hard, step: float, steps: int) -> Array:
+    w, m, v = (np.zeros(instance.dimension) for _ in range(3))
+    for t, block in enumerate(blocks_of(instance, steps), start=1):
+        g = instance.gradient(w, block)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        w -= step * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return w
+
+
+def prox_steps(instance: Hard, step: float, steps: int) -> Array:
+    w = np.zeros(instance.dimension)
+    for block in blocks_of(instance, steps):
+        w = instance.prox(w, block, step)
+    return w
+
+
+METHODS: dict[str, Method] = {
+    "sgd": sgd,
+    "sgd average": sgd_average,
+    "heavy ball": heavy_ball,
+    "nesterov": nesterov,
+    "adagrad": adagrad,
+    "adam": adam,
+    "prox": prox_steps,
+}
+GRID = np.geomspace(1e-5, 1.0, 6)
+
+
+def tuned(method: Method, instance: Hard, steps: int, grid: Array = GRID) -> float:
+    """The least gap over a grid of steps."""
+    return min(instance.gap(method(instance, float(step), steps)) for step in grid)
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_on_cyclic_data_no_method_falls_below_the_bound_however_it_is_tuned(method: Method) -> None:
+    """K=4, m=2, n=1000, B=1, in the 4K coordinates: all stay above 3B/(256K)."""
+    instance = Hard(K)
+    steps = N if method in (sgd, sgd_average) else 250
+    best = tuned(method, instance, steps)
+    assert best >= instance.bound * (1 - 1e-9)
+    assert best < instance.gap(np.zeros(16))  # it did learn something
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_neither_with_a_thousand_steps_a_block_and_a_finer_grid(method: Method) -> None:
+    instance = Hard(K)
+    assert tuned(method, instance, N, np.geomspace(1e-5, 1.0, 16)) >= instance.bound * (1 - 1e-9)
+
+
+def test_nor_does_minimising_each_block_fully() -> None:
+    instance = Hard(K)
+    w, total, gaps = np.zeros(16), np.zeros(16), []
+    for block in [0, 1] * K:
+        w = instance.minimiser(block, w)
+        total += w / (2 * K)
+        gaps.append(instance.gap(w))
+    assert min(*gaps, instance.gap(total)) >= instance.bound
+
+
+def shuffled(instance: Hard, steps: int, seed: int) -> Array:
+    """The average of SGD on the same blocks in random order, at B / sqrt(T)."""
+    order = np.random.default_rng(seed).permutation(blocks_of(instance, steps))
+    w, total = np.zeros(instance.dimension), np.zeros(instance.dimension)
+    for block in order:
+        total += w
+        w -= instance.radius / np.sqrt(len(order)) * instance.gradient(w, int(block))
+    return total / len(order)
+
+
+def test_the_iid_average_does_fall_below_the_bound() -> None:
+    instance = Hard(K)
+    gaps = [instance.gap(shuffled(instance, N, seed)) for seed in range(3)]
+    assert max(gaps) < instance.bound
+
+
+def test_pluralistic_averaging_falls_below_the_bound_and_even_below_the_best_single_model() -> None:
+    """One chain on cyclic data, averaged per block: each block is judged by its own model."""
+    instance = Hard(K)
+    order = blocks_of(instance, N)
+    w, totals, counts = np.zeros(16), np.zeros((2, 16)), np.zeros(2)
+    for block in order:
+        totals[block] += w
+        counts[block] += 1
+        w -= instance.radius / np.sqrt(len(order)) * instance.gradient(w, block)
+    plural = np.mean([instance.value(totals[block] / counts[block], block) for block in (0, 1)])
+    assert plural - instance.least < instance.bound
+
+
+@pytest.mark.parametrize("smooth", [False, True], ids=["Lipschitz", "smooth"])
+def test_the_gap_of_tuned_sgd_falls_with_the_cycles_as_the_theorems_say(smooth: bool) -> None:
+    cycles = [2, 4, 8]
+    gaps = []
+    for number in cycles:
+        instance = Hard(number, smooth=smooth)
+        grid = np.geomspace(3e-4, 1e-2, 7) * (10 if smooth else 1)
+        gaps.append(tuned(sgd, instance, 250, grid))
+    slope = np.polyfit(np.log(cycles), np.log(gaps), 1)[0]
+    assert abs(slope - (-2 if smooth else -1)) <= 0.2, (slope, gaps)
+
+
+REFUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "cycles": (lambda: Hard(0), "cycles=0"),
+    "blocks": (lambda: Hard(2, blocks=1), "at least two"),
+    "radius": (lambda: Hard(2, radius=-1.0), "radius=-1.0"),
+    "smooth": (lambda: Hard(1, radius=20.0, smooth=True), "B <= 16 K = 16"),
+    "rotation": (lambda: Hard(1, rotation=np.ones((5, 4))), "orthonormal"),
+    "dimension": (lambda: hard.rotated(4, 15, np.random.default_rng(0)), "at least 4 K = 16"),
+    "point": (lambda: Hard(1).value(np.zeros(5)), r"w has shape \(5,\)"),
+    "block": (lambda: Hard(1).value(np.zeros(4), 2), "there are 0 to 1"),
+}
+
+
+@pytest.mark.parametrize(("call", "sentence"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_instance_is_refused(call: Callable[[], object], sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+def test_in_a_large_enough_dimension_unseen_directions_stay_unseen() -> None:
+    """SPEC I3: no query of norm B comes nearer than a/4 to any direction it has not seen."""
+    d = hard.dimension_needed(1, 100, delta=0.05)
+    assert d == 4 + int(np.ceil(2048 * np.log(8 * 100 / 0.05)))
+    rng = np.random.default_rng(0)
+    instance = hard.rotated(1, d, rng)
+    assert instance.rotation is not None
+    queries = rng.normal(size=(100, d))
+    queries /= np.linalg.norm(queries, axis=1, keepdims=True)
+    assert np.abs(queries @ instance.rotation).max() <= instance.flat / 4
