@@ -19,6 +19,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "growth-m": chains.growth_m,
     "growth-d": chains.growth_d,
     "matrix": models.matrix,
+    "file": models.file,
     "locate": calendar.locate,
     "import": calendar.importing,
 }

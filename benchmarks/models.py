@@ -1,14 +1,20 @@
 """Evaluating many models, and keeping them in a file."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
+import scipy.sparse
 
 from benchmarks.streams import stream
-from benchmarks.timing import Figure, at_least, beside, best_of
+from benchmarks.timing import Figure, at_least, at_most, beside, best_of
+from semicyclic.method import train
 from semicyclic.method.evaluate import matrices
 from semicyclic.method.loss import logistic
 from semicyclic.method.measure import log_loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
+from semicyclic.store.modelfile import load, save
 
 ROWS = 160_000
 
@@ -41,4 +47,34 @@ def matrix() -> list[Figure]:
         at_least("one SciPy product / matrix", time["scipy"] / time["matrix"], 5.0),
         beside("one SciPy product / matrix of log losses", time["scipy"] / time["losses"]),
         beside("60 SciPy products / matrix", time["separately"] / time["matrix"]),
+    ]
+
+
+def file() -> list[Figure]:
+    """1440 blocks x 2^20 columns after a run with a million non-zero updates, visits all equal."""
+    blocks, cycles, a_visit, a_row, columns = 1440, 10, 7, 10, 2**20
+    rng = np.random.default_rng(0)
+    n = blocks * cycles * a_visit
+    cells = np.ones(n * a_row, np.float32)
+    place = rng.integers(0, columns, n * a_row, dtype=np.int32)
+    X = scipy.sparse.csr_matrix((cells, place, np.arange(0, n * a_row + 1, a_row)), shape=(n, columns))
+    cycle, block = np.divmod(np.arange(n) // a_visit, blocks)
+    rows = Rows(X, rng.integers(0, 2, n), block=block, cycle=cycle)
+    model = train.pluralistic(rows, blocks, step_size=0.5).mean()
+    dense = blocks * (columns + 1) * 4
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        save(model, path)
+        size = path.stat().st_size
+        for each in (0, 719, blocks - 1):
+            assert np.array_equal(load(path, block=each).block_weights(0), model.block_weights(each))
+        wanted = iter(np.random.default_rng(1).permutation(blocks).tolist())
+        time = best_of(
+            20, block=lambda: load(path, block=next(wanted)).block_weights(0), whole=lambda: load(path)
+        )
+    return [
+        at_most("file / dense float32", size / dense, 1 / 20),
+        at_most("one block loaded, ms", 1000 * time["block"], 50.0),
+        beside("file, MB", size / 1e6),
+        beside("all frames loaded, ms", 1000 * time["whole"]),
     ]

@@ -54,7 +54,7 @@ def test_a_distribution_over_blocks_mixes_the_models() -> None:
 
 
 def test_a_tie_is_the_first_class() -> None:
-    zero = model(weights=np.zeros((2, 1, 3)))
+    zero = model(held=np.zeros((2, 1, 3)))
     assert zero.classify(ROWS).tolist() == ["no", "no", "no"]
     three = sc.Pluralistic(np.zeros((2, 3, 3)), SCHEDULE, sc.loss.softmax(3), ("a", "b", "c"))
     assert three.classify(ROWS).tolist() == ["a", "a", "a"]

@@ -20,6 +20,7 @@ from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Schedule, visits
 from semicyclic.method.train import Diverged
+from semicyclic.store.modelfile import Unreadable, load, save
 
 __version__ = "0.1.0"
 
@@ -36,9 +37,11 @@ __all__ = [
     "Rows",
     "Run",
     "Schedule",
+    "Unreadable",
     "basis",
     "certificate",
     "hard",
+    "load",
     "loss",
     "matrices",
     "matrix",
@@ -46,6 +49,7 @@ __all__ = [
     "merge",
     "pack",
     "paired",
+    "save",
     "step",
     "theory",
     "train",

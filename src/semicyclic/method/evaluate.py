@@ -5,7 +5,7 @@ consensus is the mean of all cells, its pluralistic score the mean of the diagon
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
@@ -118,7 +118,7 @@ def matrices(
     labels = block, target.astype(rows.values.dtype), weight
     count = np.bincount(block, weight if len(weight) else None, first.blocks).astype(float)
     job = _auc if chosen.code == AUC else _measure
-    values = job([model.weights for model in models], rows, labels, chosen, progress)
+    values = job(models, rows, labels, chosen, progress)
     with np.errstate(invalid="ignore", divide="ignore"):
         if chosen.code != AUC:
             values = values / np.where(count > 0, count, np.nan)
@@ -136,12 +136,12 @@ def _alike(models: Sequence[Pluralistic], rows: Rows) -> Pluralistic:
         if not isinstance(model, Pluralistic):
             raise TypeError(f"a model is a {type(model).__name__}: read it out of a run, such as run.mean()")
         same = model.loss == first.loss and model.classes == first.classes and model.blocks == first.blocks
-        if not same or model.weights.shape != first.weights.shape:
+        if not same or model.shape != first.shape:
             raise ValueError("models evaluated together must have the same loss, classes, blocks and columns")
     if not isinstance(rows, Rows):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
-    if rows.width != first.weights.shape[2] - 1:
-        raise ValueError(f"rows have {rows.width} columns, the models {first.weights.shape[2] - 1}")
+    if rows.width != first.shape[2] - 1:
+        raise ValueError(f"rows have {rows.width} columns, the models {first.shape[2] - 1}")
     return first
 
 
@@ -151,37 +151,44 @@ def _labels(model: Pluralistic) -> tuple[str, ...]:
     return model.schedule.labels
 
 
-def _passes(weights: Sequence[Array], rows: Rows) -> list[tuple[list[tuple[int, int]], Array]]:
-    """(model, block) of every lane of a pass, and a function's worth of weights [d+1, LANES]."""
+def _passes(models: Sequence[Pluralistic], rows: Rows) -> Iterator[tuple[list[tuple[int, int]], Array]]:
+    """(model, block) of every lane of a pass, and their weights [d+1, LANES]."""
     from semicyclic.method.lanes import LANES
 
-    outputs = weights[0].shape[1]
+    blocks, outputs, width = models[0].shape
     if outputs > LANES:
         raise ValueError(f"{outputs} classes: at most {LANES} can be evaluated")
-    every = [(model, block) for model in range(len(weights)) for block in range(len(weights[0]))]
+    every = [(model, block) for model in range(len(models)) for block in range(blocks)]
     held = LANES // outputs
-    passes = []
     for low in range(0, len(every), held):
         chosen = every[low : low + held]
-        table = np.zeros((weights[0].shape[2], LANES), rows.values.dtype)
+        table = np.zeros((width, LANES), rows.values.dtype)
         for lane, (model, block) in enumerate(chosen):
-            table[:, lane * outputs : (lane + 1) * outputs] = weights[model][block].T
-        passes.append((chosen, table))
-    return passes
+            table[:, lane * outputs : (lane + 1) * outputs] = models[model].block_weights(block).T
+        yield chosen, table
+
+
+def _count_passes(models: Sequence[Pluralistic]) -> int:
+    from semicyclic.method.lanes import LANES
+
+    return -(-len(models) * models[0].blocks // (LANES // models[0].shape[1]))
 
 
 def _measure(
-    weights: Sequence[Array], rows: Rows, labels: Any, measure: Measure, progress: Callable[[int, int], None]
+    models: Sequence[Pluralistic],
+    rows: Rows,
+    labels: Any,
+    measure: Measure,
+    progress: Callable[[int, int], None],
 ) -> Array:
     """[models, m, m] sums of a measure over the rows of each block."""
     from semicyclic.method.lanes import LANES
     from semicyclic.method.scoring import measure_span
 
-    blocks, outputs = weights[0].shape[:2]
-    out = np.zeros((len(weights), blocks, blocks))
+    blocks, outputs, _ = models[0].shape
+    out = np.zeros((len(models), blocks, blocks))
     cells = rows.indptr, rows.indices, rows.values
-    passes = _passes(weights, rows)
-    for number, (chosen, table) in enumerate(passes):
+    for number, (chosen, table) in enumerate(_passes(models, rows)):
 
         def part(span: tuple[int, int], table: Array = table) -> Array:
             total = np.zeros((blocks, LANES))
@@ -192,7 +199,7 @@ def _measure(
         total = np.sum(_in_parts(len(rows), part), axis=0)
         for lane, (model, block) in enumerate(chosen):
             out[model, block] = total[:, lane]
-        progress(number + 1, len(passes))
+        progress(number + 1, _count_passes(models))
     return out
 
 
@@ -207,7 +214,7 @@ def _in_parts(n: int, job: Callable[[tuple[int, int]], Array]) -> list[Array]:
 
 
 def _auc(
-    weights: Sequence[Array],
+    models: Sequence[Pluralistic],
     rows: Rows,
     labels: Any,
     measure: Measure,  # noqa: ARG001
@@ -217,22 +224,21 @@ def _auc(
     from semicyclic.method.scoring import score_span
 
     block, target, weight = labels
-    blocks = len(weights[0])
-    out = np.full((len(weights), blocks, blocks), np.nan)
+    blocks = models[0].blocks
+    out = np.full((len(models), blocks, blocks), np.nan)
     order = np.argsort(block, kind="stable")
     bounds = np.searchsorted(block[order], np.arange(blocks + 1))
     positive = target[order] > 0
     held = weight[order] if len(weight) else np.ones(len(order))
     cells = rows.indptr, rows.indices, rows.values
-    passes = _passes(weights, rows)
-    for number, (chosen, table) in enumerate(passes):
+    for number, (chosen, table) in enumerate(_passes(models, rows)):
         scores = np.empty((len(chosen), len(order)), rows.values.dtype)
         _in_parts(len(rows), lambda span: score_span(cells, table, order, span, scores))  # noqa: B023
         for lane, (model, own) in enumerate(chosen):
             for other, (low, high) in enumerate(pairwise(bounds)):
                 part = slice(low, high)
                 out[model, own, other] = area(scores[lane, part], positive[part], held[part])
-        progress(number + 1, len(passes))
+        progress(number + 1, _count_passes(models))
     return out
 
 

@@ -91,6 +91,19 @@ def _sums_iterates(layout: Layout, width: int) -> bool:
 
 
 @jit
+def score_some(rows: Any, weights: Any, chosen: Any, out: Any) -> Any:
+    """out[r] = <weights, x_r> for the rows chosen, for each of the C outputs."""
+    indptr, indices, values = rows
+    last = weights.shape[1] - 1
+    for r in chosen:
+        for c in range(out.shape[1]):
+            total = weights[c, last]
+            for p in range(indptr[r], indptr[r + 1]):
+                total += weights[c, indices[p]] * values[p]
+            out[r, c] = total
+
+
+@jit
 def score_rows(rows: Any, weights: Any, block: Any, out: Any) -> Any:
     """out[r] = <weights[block[r]], x_r> for each of the C outputs."""
     indptr, indices, values = rows

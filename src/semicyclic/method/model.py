@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.method.frames import Frames
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Schedule
@@ -15,39 +16,62 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True, eq=False)
 class Pluralistic:
-    """(w^1..w^m): for each block the weights [C, d+1], the intercept last.
+    """(w^1..w^m): for each block the weights [C, d+1], the intercept last. It never changes.
 
+    held: the weights [m, C, d+1], or `Frames` that stand for them, as they come from a file.
     fallback: the blocks that were never visited; they hold the consensus mean.
+    features: how features were made, any JSON value; it travels with the model, unread.
+    provenance: where the model comes from, a JSON value.
     """
 
-    weights: Array
+    held: Array | Frames
     schedule: Schedule | int
     loss: Loss
     classes: tuple[Any, ...] = ()
     fallback: tuple[int, ...] = ()
+    features: Any = None
+    provenance: Any = None
 
     def __post_init__(self) -> None:
-        if self.weights.ndim != 3 or self.weights.shape[1] != self.loss.outputs:
+        if len(self.held.shape) != 3 or self.held.shape[1] != self.loss.outputs:
             raise ValueError(
-                f"weights have shape {self.weights.shape}: they must be [blocks, "
+                f"weights have shape {self.held.shape}: they must be [blocks, "
                 f"{self.loss.outputs}, columns + 1]"
             )
         blocks = self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
-        if len(self.weights) != blocks:
-            raise ValueError(f"weights of {len(self.weights)} blocks for a schedule of {blocks}")
-        # A view of its own, so that the caller's array stays as it is.
-        object.__setattr__(self, "weights", self.weights.view())
-        self.weights.flags.writeable = False
+        if len(self.held) != blocks:
+            raise ValueError(f"weights of {len(self.held)} blocks for a schedule of {blocks}")
+        if not isinstance(self.held, Frames):
+            # A view of its own, so that the caller's array stays as it is.
+            object.__setattr__(self, "held", self.held.view())
+            self.held.flags.writeable = False
 
     def __repr__(self) -> str:
-        m, c, d = self.weights.shape
+        m, c, d = self.shape
         spare = f", {len(self.fallback)} never visited" if self.fallback else ""
         return f"Pluralistic({m} blocks, {d - 1:,} columns, {c} output(s), {self.loss!r}{spare})"
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """(blocks, outputs, columns + 1)."""
+        m, c, d = self.held.shape
+        return m, c, d
+
+    @property
     def blocks(self) -> int:
         """m, the number of blocks."""
-        return len(self.weights)
+        return self.shape[0]
+
+    @property
+    def weights(self) -> Array:
+        """[m, C, d+1] all weights; of frames, a dense table made now."""
+        return self.held.table() if isinstance(self.held, Frames) else self.held
+
+    def block_weights(self, block: int) -> Array:
+        """[C, d+1] the weights of one block."""
+        if not 0 <= block < self.blocks:
+            raise ValueError(f"block {block}: the model has blocks 0 to {self.blocks - 1}")
+        return self.held.block(block) if isinstance(self.held, Frames) else np.asarray(self.held[block])
 
     def score(
         self,
@@ -62,18 +86,21 @@ class Pluralistic:
         `membership`, a distribution over blocks for each row or one for all, the
         score is that of the mixture sum_i a(i) w^i, which keeps the guarantee (SPEC G2).
         """
-        from semicyclic.method.kernels import score_rows
+        from semicyclic.method.kernels import score_rows, score_some
 
         if not isinstance(rows, Rows):
             raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, when=...)")
-        columns = self.weights.shape[2] - 1
+        columns = self.shape[2] - 1
         if rows.width != columns:
             raise ValueError(f"rows have {rows.width} columns, the model {columns}")
         if membership is not None:
             if block is not None:
                 raise ValueError("give either block= or membership=, not both")
             return self._finish(self._mixed(rows, np.asarray(membership, dtype=np.float64)))
-        if block is None:
+        if block is None and rows.block is None and self.schedule == 1:
+            # One block for all times, whatever the clock.
+            chosen = np.zeros(len(rows), np.int64)
+        elif block is None:
             chosen = rows.blocks_in(self.schedule)
         else:
             given = np.asarray(block)
@@ -84,8 +111,14 @@ class Pluralistic:
             if wrong.any():
                 bad = chosen[int(wrong.argmax())]
                 raise ValueError(f"block {bad}: the model has blocks 0 to {self.blocks - 1}")
-        out = np.empty((len(rows), self.weights.shape[1]), rows.values.dtype)
-        score_rows((rows.indptr, rows.indices, rows.values), self.weights, chosen, out)
+        out = np.empty((len(rows), self.shape[1]), rows.values.dtype)
+        cells = rows.indptr, rows.indices, rows.values
+        if isinstance(self.held, Frames):
+            for each, weights in self.held.walk(chosen):
+                own = np.flatnonzero(chosen == each)
+                score_some(cells, weights, own, out)
+        else:
+            score_rows(cells, self.held, chosen, out)
         return self._finish(out)
 
     def _mixed(self, rows: Rows, membership: Array) -> Array:
@@ -97,7 +130,7 @@ class Pluralistic:
         if not fine.all():
             row = int((~fine).argmax())
             raise ValueError(f"membership of row {row} is not a distribution: {share[row]}")
-        total = np.zeros((len(rows), self.weights.shape[1]))
+        total = np.zeros((len(rows), self.shape[1]))
         for i in np.flatnonzero(share.any(axis=0)):
             total += share[:, i, None] * self.score(rows, block=int(i)).reshape(len(rows), -1)
         return total
@@ -119,4 +152,10 @@ class Pluralistic:
 
     def mixture(self, share: npt.ArrayLike) -> Array:
         """sum_i a(i) w^i, one set of weights [C, d+1] for a client with availability `share`."""
-        return np.asarray(np.tensordot(np.asarray(share), self.weights, axes=1))
+        given = np.asarray(share, dtype=np.float64)
+        if given.shape != (self.blocks,):
+            raise ValueError(f"share has shape {given.shape}: it must be ({self.blocks},)")
+        total = np.zeros(self.shape[1:])
+        for block in np.flatnonzero(given):
+            total += given[block] * self.block_weights(int(block))
+        return total

@@ -147,7 +147,7 @@ class Run:
 
     def consensus(self, *, through: int | None = None) -> Pluralistic:
         """One model for all blocks: the mean of all iterates in force."""
-        return self._wrap(self._consensus(through))
+        return self._wrap(self._consensus(through), "consensus()", through)
 
     def consensus_last(self, *, through: int | None = None) -> Pluralistic:
         """One model for all blocks: the iterate in force after the last step."""
@@ -315,14 +315,24 @@ class Run:
                 "the consensus mean",
                 stacklevel=3,
             )
-        return self._wrap(values, fallback)
+        return self._wrap(values, name, through, fallback)
 
-    def _wrap(self, values: Array, fallback: tuple[int, ...] = ()) -> Pluralistic:
+    def _wrap(
+        self, values: Array, name: str, through: int | None, fallback: tuple[int, ...] = ()
+    ) -> Pluralistic:
         """Models as [blocks, C, d+1]; one model is spread over all blocks."""
         if len(values) != self.blocks:
             values = np.broadcast_to(values, (self.blocks, *values.shape[1:]))
         weights = np.swapaxes(values, 1, 2).view()
-        return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback)
+        loss, rows = self._losses()
+        provenance = {
+            "read_out": name,
+            "through": through,
+            "batch_size": self.batch_size,
+            "rows": float(rows.sum()),
+            "progressive_loss": float(loss.sum() / rows.sum()) if rows.sum() > 0 else None,
+        }
+        return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback, provenance=provenance)
 
 
 def _merged(first: list[Mean], mean: Array, weight: Array, member: Member) -> tuple[Array, Array]:
