@@ -395,6 +395,79 @@ def test_hedging_one_chain_or_the_same_chain_twice_is_that_chain(seed: int) -> N
         assert np.allclose(run.last().weights, alone.last().weights, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_chain_whose_probability_fades_to_nothing_does_no_harm(way: str, dtype: type) -> None:
+    """It falls through all the small numbers; what is left is the other chain."""
+    n, m = 1200, 2
+    block = np.arange(n) // 20 % m
+    rows = sc.Rows(np.ones((n, 1)), np.where(block == 0, 2.0, -2.0), block=block, dtype=dtype)
+    settings_: dict[str, Any] = {"loss": sc.loss.absolute, "step_size": 0.05, "batch_size": 1}
+    with streams.way(way) as more:
+        run = train.hedged(rows, m, **settings_, **more)
+        alone = train.separate(rows, m, **settings_, **more)
+    assert run.bets is not None
+    assert run.bets.share[:, 0].max() < 1e-100
+    faint = run.log.column("weight")
+    assert ((faint == 0) | (faint >= 1e-20)).all()
+    assert (faint == 0).any()
+    for model in (run.mean(), run.last(), run.fading(3.0)):
+        assert np.isfinite(model.weights).all()
+    assert np.allclose(run.tail(5).weights, alone.tail(5).weights, atol=1e-5)
+
+
+KINDS = ("identical", "slightly", "moderately", "orthogonal", "one odd", "opposite")
+
+
+def components(kind: str, m: int, d: int, rng: np.random.Generator) -> Array:
+    """The optima of m blocks, all of norm 1."""
+    shared, *own = (each / np.linalg.norm(each) for each in rng.normal(size=(m + 1, d)))
+    sign = np.ones(m)
+    if kind == "orthogonal":
+        return np.asarray(np.linalg.qr(rng.normal(size=(d, d)))[0][:m])
+    if kind == "one odd":
+        sign[m // 2] = -1
+    if kind == "opposite":
+        sign[::2] = -1
+    apart = {"slightly": 0.2, "moderately": 0.6}.get(kind, 0.0)
+    away = np.array(own) - np.outer(np.array(own) @ shared, shared)
+    away /= np.linalg.norm(away, axis=1, keepdims=True)
+    return np.asarray(sign[:, None] * (np.sqrt(1 - apart**2) * shared + apart * away))
+
+
+def excesses(kind: str, seed: int, *, scale: float = 3.0) -> Array:
+    """Mean over blocks of F_i(w^i) - F_i(w*^i), logistic: single chain, separate chains, AdaHedge."""
+    m, d, K, n = 12, 20, 10, 100
+    rng = np.random.default_rng(seed)
+    star = scale * components(kind, m, d, rng)
+    block, tested = np.tile(np.repeat(np.arange(m), n), K), np.repeat(np.arange(m), 1000)
+    X, test = (rng.normal(size=(len(each), d)) for each in (block, tested))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    test /= np.linalg.norm(test, axis=1, keepdims=True)
+    y = rng.random(len(block)) < 1 / (1 + np.exp(-(X * star[block]).sum(axis=1)))
+    packed = sc.pack(
+        sc.Rows(X, y, block=block, intercept=False, dtype=np.float64), m, loss=sc.loss.logistic, batch_size=1
+    )
+    chance = 1 / (1 + np.exp(-(test * star[tested]).sum(axis=1)))
+
+    def risk(weights: Array) -> float:
+        score = (test * weights[tested]).sum(axis=1)
+        return float((np.logaddexp(0, score) - chance * score).mean())
+
+    step = sc.step.tight(scale)
+    runs = (method(packed, step_size=step) for method in (train.pluralistic, train.separate, train.hedged))
+    return np.array([risk(run.mean().weights[:, 0, :-1]) for run in runs]) - risk(star)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_adahedge_is_about_as_good_as_the_better_chain_whatever_the_blocks(kind: str) -> None:
+    single, separate, hedged = np.mean([excesses(kind, seed) for seed in range(10)], axis=0)
+    assert hedged <= 1.4 * min(single, separate), (single, separate, hedged)
+    if kind == "one odd":
+        # Neither chain suits all blocks: a hedge in each does.
+        assert hedged < min(single, separate)
+
+
 def test_a_coin_is_drawn_once_a_step_and_picks_the_own_chain_iff_it_falls_below_p() -> None:
     bets = sc.AdaHedge().first(3)
     bets.share[0] = [0.5, 0.3, 0.2]

@@ -10,6 +10,8 @@ Array = npt.NDArray[Any]
 PROD, ADAHEDGE = range(2)
 # Sums that would overflow stop here.
 HUGE = 1e300
+# A probability below this counts as none: a mean cannot be taken with weights that underflow.
+FAINT = 1e-20
 
 
 class Bets(NamedTuple):

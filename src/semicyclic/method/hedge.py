@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method.bets import ADAHEDGE, HUGE, PROD, Bets
+from semicyclic.method.bets import ADAHEDGE, FAINT, HUGE, PROD, Bets
 
 Array = npt.NDArray[Any]
 
@@ -205,7 +205,7 @@ def in_play(bets: Bets, block: int, toss: float | None) -> Array:
 
     A coin picks e >= 1 where its uniform falls into e's share, counted from 1 on; else 0.
     """
-    share = np.array(bets.share[block])
+    share = np.where(bets.share[block] >= FAINT, bets.share[block], 0.0)
     if toss is None:
         return share
     reached = np.cumsum(share[1:])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from semicyclic.method.bets import HUGE, PROD, Bets
+from semicyclic.method.bets import FAINT, HUGE, PROD, Bets
 from semicyclic.method.jit import jit
 
 
@@ -108,7 +108,7 @@ def play(bets: Bets, losses: Any, shares: Any) -> Any:
 def in_play(bets: Bets, block: Any, toss: Any, held: Any) -> Any:
     """What counts of each expert at a step: its probability, or all or nothing by a coin."""
     for e in range(len(held)):
-        held[e] = bets.share[block, e]
+        held[e] = bets.share[block, e] if bets.share[block, e] >= FAINT else 0.0
     if toss < 0.0:
         return
     reached = 0.0
