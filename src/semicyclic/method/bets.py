@@ -52,10 +52,10 @@ class Standing(NamedTuple):
     clipped: Array
 
     def __str__(self) -> str:
-        lines = ["block  " + "".join(f"  chain {e}: share  loss   " for e in range(self.share.shape[1]))]
-        for block, (share, loss) in enumerate(zip(self.share, self.loss, strict=True)):
-            cells = "".join(f"           {p:.3f}  {each:<7.4f}" for p, each in zip(share, loss, strict=True))
-            lines.append(f"{block:>5}  {cells}")
+        names = [f"{what} {e}" for e in range(self.share.shape[1]) for what in ("share", "loss")]
+        lines = ["block" + "".join(f"{name:>10}" for name in names)]
+        for block, pairs in enumerate(np.stack([self.share, self.loss], axis=2)):
+            lines.append(f"{block:>5}" + "".join(f"{value:>10.4f}" for value in pairs.ravel()))
         if self.clipped.any():
             lines.append(f"{int(self.clipped.sum())} differences of losses were clipped: bound= is too small")
         return "\n".join(lines)
