@@ -19,7 +19,6 @@ os.environ.setdefault(
 )
 
 
-
 def _enter(namespace: dict[str, Any]) -> None:
     """A page's examples run in a folder of their own: some write files."""
     namespace["_home"], namespace["_folder"] = Path.cwd(), tempfile.TemporaryDirectory()
