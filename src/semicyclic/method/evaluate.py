@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from math import sqrt
 from typing import Any
@@ -27,6 +28,8 @@ Array = npt.NDArray[Any]
 # Rows are measured in so many parts whatever the machine, and these added up in order: the
 # same bits on every machine.
 PARTS = 16
+# Below this many rows a second thread costs more than it saves.
+MANY = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,34 +186,30 @@ def _measure(
 ) -> Array:
     """[models, m, m] sums of a measure over the rows of each block."""
     from semicyclic.method.lanes import LANES
-    from semicyclic.method.scoring import measure_span
+    from semicyclic.method.scoring import measure_parts
 
     blocks, outputs, _ = models[0].shape
     out = np.zeros((len(models), blocks, blocks))
-    cells = rows.indptr, rows.indices, rows.values
+    cells, what = (rows.indptr, rows.indices, rows.values), (measure.code, measure.level)
+    bounds = np.linspace(0, len(rows), PARTS + 1).astype(np.int64)
     for number, (chosen, table) in enumerate(_passes(models, rows)):
-
-        def part(span: tuple[int, int], table: Array = table) -> Array:
-            total = np.zeros((blocks, LANES))
-            what = measure.code, measure.level
-            measure_span(cells, table, labels, what, outputs, span, total)
-            return total
-
-        total = np.sum(_in_parts(len(rows), part), axis=0)
+        total = np.zeros((PARTS, blocks, LANES))
+        _share_out(partial(measure_parts, cells, table, labels, what, outputs, bounds, total), len(rows))
         for lane, (model, block) in enumerate(chosen):
-            out[model, block] = total[:, lane]
+            out[model, block] = total[:, :, lane].sum(axis=0)
         progress(number + 1, _count_passes(models))
     return out
 
 
-def _in_parts(n: int, job: Callable[[tuple[int, int]], Array]) -> list[Array]:
-    """Do a job for all rows in PARTS ranges, on as many cores as there are."""
-    bounds = np.linspace(0, n, PARTS + 1).astype(int).tolist() if n >= 4096 else [0, n]
-    spans = list(pairwise(bounds))
-    if len(spans) == 1 or (os.cpu_count() or 1) == 1:
-        return [job(span) for span in spans]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(job, spans))
+def _share_out(job: Callable[[tuple[int, int]], object], rows: int) -> None:
+    """Do a job for all PARTS of the rows, on as many cores as there are."""
+    cores = 1 if rows < MANY else min(os.cpu_count() or 1, PARTS)
+    cuts = [PARTS * core // cores for core in range(cores + 1)]
+    if cores == 1:
+        job((0, PARTS))
+        return
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(job, pairwise(cuts)))
 
 
 def _auc(
@@ -221,19 +220,20 @@ def _auc(
     progress: Callable[[int, int], None],
 ) -> Array:
     """[models, m, m] how often a positive row of a block outscores a negative one, ties half."""
-    from semicyclic.method.scoring import score_span
+    from semicyclic.method.scoring import score_parts
 
     block, target, weight = labels
     blocks = models[0].blocks
     out = np.full((len(models), blocks, blocks), np.nan)
     order = np.argsort(block, kind="stable")
     bounds = np.searchsorted(block[order], np.arange(blocks + 1))
+    starts = np.linspace(0, len(rows), PARTS + 1).astype(np.int64)
     positive = target[order] > 0
     held = weight[order] if len(weight) else np.ones(len(order))
     cells = rows.indptr, rows.indices, rows.values
     for number, (chosen, table) in enumerate(_passes(models, rows)):
         scores = np.empty((len(chosen), len(order)), rows.values.dtype)
-        _in_parts(len(rows), lambda span: score_span(cells, table, order, span, scores))  # noqa: B023
+        _share_out(partial(score_parts, cells, table, order, starts, scores), len(rows))
         for lane, (model, own) in enumerate(chosen):
             for other, (low, high) in enumerate(pairwise(bounds)):
                 part = slice(low, high)

@@ -114,9 +114,10 @@ class Pluralistic:
         out = np.empty((len(rows), self.shape[1]), rows.values.dtype)
         cells = rows.indptr, rows.indices, rows.values
         if isinstance(self.held, Frames):
+            order = np.argsort(chosen, kind="stable")
+            bounds = np.searchsorted(chosen[order], np.arange(self.blocks + 1))
             for each, weights in self.held.walk(chosen):
-                own = np.flatnonzero(chosen == each)
-                score_some(cells, weights, own, out)
+                score_some(cells, weights, order[bounds[each] : bounds[each + 1]], out)
         else:
             score_rows(cells, self.held, chosen, out)
         return self._finish(out)

@@ -18,50 +18,51 @@ SHORT = 64
 
 
 @jit
-def score_span(rows: Any, weights: Any, order: Any, span: Any, out: Any) -> Any:
+def score_parts(rows: Any, weights: Any, order: Any, bounds: Any, out: Any, parts: Any) -> Any:
     """out[q, k] = the score of row order[k] by model q."""
     indptr, indices, values = rows
     score = np.empty(LANES, weights.dtype)
-    for k in range(span[0], span[1]):
+    for k in range(bounds[parts[0]], bounds[parts[1]]):
         dot_lanes(weights, indices, values, indptr[order[k]], indptr[order[k] + 1], score)
         for q in range(len(out)):
             out[q, k] = score[q]
 
 
 @jit
-def measure_span(
-    rows: Any, weights: Any, labels: Any, measure: Any, outputs: Any, span: Any, total: Any
+def measure_parts(
+    rows: Any, weights: Any, labels: Any, measure: Any, outputs: Any, bounds: Any, total: Any, parts: Any
 ) -> Any:
-    """Add the measure of the rows span[0]..span[1]-1, by block and model, to total [m, LANES].
+    """Add up the measure of the rows of parts[0]..parts[1]-1, by block and model.
 
     labels: (block, target, weight); weight is empty where all rows count alike.
     outputs: how many neighbouring lanes are the scores of one model.
+    bounds: where parts of the rows begin and end. total: [parts, m, LANES].
     """
     block, target, row_weight = labels
     code, level = measure
     score = np.empty(LANES, weights.dtype)
     sums = np.empty(LANES, weights.dtype)
     weight = np.ones(1, weights.dtype) if len(row_weight) == 0 else row_weight
-    each = np.uint64(len(row_weight) > 0)
-    first = span[0]
-    while first < span[1]:
-        last = first + 1
-        while last < span[1] and last - first < SHORT and block[last] == block[first]:
-            last += 1
-        sums[:] = 0
-        results = (score, sums, (weight, each))
-        if outputs > 1:
-            _classes(rows, weights, target, (first, last), results, code, outputs)
-        elif code == ACCURACY:
-            _hits(rows, weights, target, (first, last), results)
-        elif code == LOG_LOSS:
-            _log_losses(rows, weights, target, (first, last), results)
-        else:
-            _errors(rows, weights, target, (first, last), results, code, weights.dtype.type(level))
-        whole = total[block[first]]
-        for q in range(LANES):
-            whole[q] += sums[q]
-        first = last
+    results = (score, sums, (weight, np.uint64(len(row_weight) > 0)))
+    for part in range(parts[0], parts[1]):
+        first = bounds[part]
+        while first < bounds[part + 1]:
+            last = first + 1
+            while last < bounds[part + 1] and last - first < SHORT and block[last] == block[first]:
+                last += 1
+            sums[:] = 0
+            if outputs > 1:
+                _classes(rows, weights, target, (first, last), results, code, outputs)
+            elif code == ACCURACY:
+                _hits(rows, weights, target, (first, last), results)
+            elif code == LOG_LOSS:
+                _log_losses(rows, weights, target, (first, last), results)
+            else:
+                _errors(rows, weights, target, (first, last), results, code, weights.dtype.type(level))
+            whole = total[part, block[first]]
+            for q in range(LANES):
+                whole[q] += sums[q]
+            first = last
 
 
 @jit
