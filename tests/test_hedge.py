@@ -591,6 +591,12 @@ def test_prod_in_a_stream_takes_what_it_is_told() -> None:
     assert np.allclose(streamed.mean().weights, whole.mean().weights, rtol=0, atol=1e-6)
 
 
+def test_what_is_not_a_list_of_chains_is_refused() -> None:
+    for chains in (basis.single, "single", ["single"]):
+        with pytest.raises(TypeError, match=r"such as \(?basis.single"):
+            train.hedged(ROWS, 2, chains=chains)  # type: ignore[arg-type]
+
+
 def test_what_is_not_a_rule_is_refused() -> None:
     with pytest.raises(TypeError, match=r"give AdaHedge\(\) or Prod"):
         train.hedged(ROWS, 2, hedge="prod")  # type: ignore[arg-type]

@@ -433,6 +433,8 @@ def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path, whole: Path) 
         sc.load(tmp_path / "none.safetensors")
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         sc.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        sc.save(model_of(np.ones((1, 1, 2))), tmp_path / "none" / "model.safetensors")
     with pytest.raises(IndexError, match="block 12: the model has blocks 0 to 11"):
         sc.load(whole, block=12)
     held = sc.load(whole).held

@@ -67,6 +67,8 @@ def first_run(packed: Packed, chains: Chains, counts: Array | None, settings: Se
     """A run that has learnt nothing yet. `counts` are the steps per block, if known."""
     bases, plans = [], []
     for basis, step in zip(chains.basis, chains.step, strict=True):
+        if not isinstance(basis, Basis) and not callable(basis):
+            raise TypeError(f"a basis is a {type(basis).__name__}: give one, such as basis.single")
         held = basis if isinstance(basis, Basis) else basis(packed.blocks)
         if held.blocks != packed.blocks:
             raise ValueError(f"the basis has {held.blocks} blocks, the schedule {packed.blocks}")

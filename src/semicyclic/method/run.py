@@ -329,7 +329,7 @@ class Run:
             "read_out": name,
             "through": through,
             "batch_size": self.batch_size,
-            "rows": float(rows.sum()),
+            "rows": round(float(rows.sum()), 6),
             "progressive_loss": float(loss.sum() / rows.sum()) if rows.sum() > 0 else None,
         }
         return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback, provenance=provenance)

@@ -83,6 +83,8 @@ def hedged(
         `radius=` or the range of losses. Every read-out is of what was in force: the mixture of
         the chains by their probabilities, or with `coin=` the one drawn.
     """
+    if not isinstance(chains, Sequence) or isinstance(chains, str):
+        raise TypeError("chains must be a list of bases, such as (basis.single, basis.separate)")
     if len(chains) == 0:
         raise ValueError(
             "chains=(): name the chains to hedge between, such as (basis.single, basis.separate)"

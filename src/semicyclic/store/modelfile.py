@@ -51,6 +51,8 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
     kinds = {name: (each.dtype.name, each.shape) for name, each in tensors.items()}
     head = {"version": VERSION, "digest": _head_digest(VERSION, about, kinds), "model": about}
     target = Path(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target}: there is no folder {target.parent} to save it in")
     # Beside the target, so that putting it in its place is one step that cannot be half done.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
