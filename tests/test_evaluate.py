@@ -138,6 +138,23 @@ def test_a_score_of_exactly_zero_is_the_first_class() -> None:
     assert sc.matrix(model, rows).values[0, 0] == 0.75
 
 
+def test_equal_scores_of_several_classes_are_the_first_of_them() -> None:
+    model = sc.Pluralistic(np.zeros((1, 3, 2)), 1, sc.loss.softmax(3), (0, 1, 2))
+    rows = sc.Rows(np.ones((4, 1)), [0, 1, 2, 2], block=[0] * 4)
+    assert sc.matrix(model, rows).values[0, 0] == 0.25
+    assert (model.classify(rows) == 0).all()
+
+
+def test_models_of_different_schedules_are_not_evaluated_together() -> None:
+    weights = np.zeros((4, 1, 2))
+    models = [
+        sc.Pluralistic(weights, sc.Schedule.daily(4, zone=zone), sc.loss.logistic, (0, 1))
+        for zone in ("UTC", "Asia/Tokyo")
+    ]
+    with pytest.raises(ValueError, match="the same loss, classes, schedule and columns"):
+        sc.matrices(models, sc.Rows([[1.0]], [1], when=[0]))
+
+
 def test_the_area_counts_ties_half() -> None:
     score = np.array([0.0, 1.0, 1.0, 2.0])
     positive = np.array([False, True, False, True])
@@ -323,6 +340,23 @@ def stitched(t: Array, spread: Array, delta: float) -> Array:
     )
 
 
+def test_the_stitched_boundary_is_the_published_formula() -> None:
+    for v, delta in ((1.0, 0.05), (1e4, 0.01)):
+        level = 1.4 * np.log(np.log2(2 * v)) + np.log(certify.ZETA / delta)
+        k1, k2 = (2**0.25 + 2**-0.25) / np.sqrt(2), (np.sqrt(2) + 1) / 2
+        expected = (np.sqrt(k1**2 * v * level + k2**2 * level**2) + k2 * level) / 500
+        assert certify._stitched(500, v, 1.0, delta) == pytest.approx(expected)
+        # Losses in other units are bounded in those units.
+        assert certify._stitched(500, 49 * v, 7.0, delta) == pytest.approx(7 * expected)
+
+
+def test_the_any_time_margin_of_a_block_knows_its_own_spread() -> None:
+    found, tally = sc.certificate(RUN, span=2.0, any_time=True), RUN.log.tally()
+    for block in range(3):
+        extra = certify._stitched(float(tally.steps[block]), float(tally.spread[block]), 2.0, 0.05 / 3)
+        assert found.block_bound[block] - found.block_mean[block] == pytest.approx(extra)
+
+
 def test_the_stitched_boundary_spends_its_error_as_zeta_says() -> None:
     assert scipy.special.zeta(certify.POWER) == pytest.approx(certify.ZETA, rel=1e-12)
 
@@ -336,6 +370,12 @@ NO_CERTIFICATE: dict[str, tuple[Callable[[], object], str]] = {
     "candidates": (lambda: sc.certificate(RUN, span=2.0, candidates=0), "candidates=0"),
     "weights": (
         lambda: sc.certificate(train.pluralistic(WEIGHED, 2, batch_size=1), span=9.0),
+        "rows with weights have no certificate",
+    ),
+    "even weights": (
+        lambda: sc.certificate(
+            train.pluralistic(sc.Rows(np.ones((2, 1)), [0, 1], block=[0, 0], weight=[0.2, 1.8]), 1), span=9.0
+        ),
         "rows with weights have no certificate",
     ),
     "view": (lambda: sc.certificate(RUN.coarser(1, groups=[0, 0, 0]), span=2.0), "its own blocks"),

@@ -139,7 +139,8 @@ def test_a_rotation_changes_nothing_but_the_directions(seed: int, blocks: int) -
         assert np.allclose(V.T @ moved, plain.prox(inside, block, 0.3))
         assert np.allclose(moved - V @ (V.T @ moved), w - V @ inside)  # all else stays
     assert turned.gap(turned.optimum) == pytest.approx(0, abs=1e-12)
-    assert np.linalg.norm(turned.minimiser(0, w)) == pytest.approx(1.0)
+    inner = w / np.linalg.norm(w)
+    assert np.linalg.norm(turned.minimiser(0, inner)) == pytest.approx(1.0)
 
 
 # ------------------------------------------------------- methods on cyclic data, K cycles
@@ -302,6 +303,9 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "rotation": (lambda: Hard(1, rotation=np.ones((5, 4))), "orthonormal"),
     "dimension": (lambda: hard.rotated(4, 15, np.random.default_rng(0)), "at least 4 K = 16"),
     "point": (lambda: Hard(1).value(np.zeros(5)), r"w has shape \(5,\)"),
+    "float": (lambda: Hard(4.0), "cycles=4.0"),  # type: ignore[arg-type]
+    "step": (lambda: Hard(1).prox(np.zeros(4), 0, 0.0), "step=0.0"),
+    "outside": (lambda: Hard(1).minimiser(1, np.array([2.0, 0, 0, 0])), "must lie in the ball"),
     "block": (lambda: Hard(1).value(np.zeros(4), 2), "there are 0 to 1"),
 }
 

@@ -521,6 +521,7 @@ def test_differences_beyond_a_stated_range_are_clipped_and_counted() -> None:
     assert "clipped" in str(run.standing())
 
 
+RNG = np.random.default_rng(0)
 REFUSED: dict[str, tuple[Any, str]] = {
     "not projected": (
         lambda: train.hedged(ROWS, 2, hedge=sc.Prod()),
@@ -554,6 +555,23 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no range": (lambda: sc.Prod().shares([[0.0, 2.0]]), "give bound=M"),
     "bound": (lambda: sc.Prod(bound=-1.0), "bound=-1.0: must be positive"),
     "no chains": (lambda: train.hedged(ROWS, 2, chains=()), "name the chains"),
+    "steps": (lambda: sc.Prod(bound=1.0, steps=0), "at least 1"),
+    "some steps": (lambda: sc.Prod(bound=1.0, steps=(100, 0)), "at least 1"),
+    "steps of others": (
+        lambda: train.hedged(ROWS, 2, hedge=sc.Prod(bound=1.0, steps=(9, 9, 9))),
+        "one for each of 2 blocks",
+    ),
+    "unforeseen": (
+        lambda: train.more(
+            train.hedged(ROWS, 3, hedge=sc.Prod(bound=1.0), batch_size=1),
+            sc.Rows([[1.0, 0.0]], [1], block=[2]),
+        ),
+        r"Prod was not told of steps in block 2, which has some.*Prod\(steps=",
+    ),
+    "one generator": (
+        lambda: train.hedged(ROWS, 2, hedge=sc.AdaHedge(coin=RNG), reservoir=RNG),
+        "two generators",
+    ),
     "triples": (lambda: train.hedged(ROWS, 2, chains=[(basis.single, 1.0, 2)]), "pairs"),
     "losses": (lambda: sc.AdaHedge().shares([1.0, 2.0]), r"\[steps, experts\]"),
     "infinite": (lambda: sc.AdaHedge().shares([[np.inf, 2.0]]), "not finite"),
@@ -597,6 +615,55 @@ def test_what_is_not_a_list_of_chains_is_refused() -> None:
             train.hedged(ROWS, 2, chains=chains)  # type: ignore[arg-type]
 
 
+@given(seed=seeds, coin=st.booleans())
+@settings(max_examples=10, deadline=None)
+def test_the_random_iterate_of_a_hedge_is_one_of_those_in_force(seed: int, coin: bool) -> None:
+    made = experts_of(("single", "separate"), seed)
+    toss = np.random.default_rng(seed + 1) if coin else None
+    run = train.hedged(
+        made[0].rows,
+        made[0].blocks,
+        hedge=sc.AdaHedge(coin=toss),
+        reservoir=np.random.default_rng(seed),
+        **made[0].settings,
+    )
+    chains = [oracle.run(each.problem)[0] for each in made]
+    tossed = np.random.default_rng(seed + 1).random(len(chains[0])) if coin else None
+    steps = oracle.hedged(chains, {b: oracle.Stakes(2) for b in range(made[0].blocks)}, tossed)
+    for block in {step.block for step in steps}:
+        found = run.random().weights[block]
+        near = [np.abs(found - step.before).max() for step in steps if step.block == block]
+        assert min(near) <= 1e-9
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_going_on_with_a_hedged_run_leaves_it_as_it_was(rule: str) -> None:
+    made = case(3)
+    value, _ = rule_for(rule, 2, 0)
+    settings_: dict[str, Any] = {**made.settings, "classes": (0.0, 1.0)}
+    first = train.hedged([made.rows[:30]], made.blocks, hedge=value, **settings_)
+    before = str(first.standing()), first.mean().weights.copy()
+    one, other = (train.more(first, made.rows[30:]) for _ in range(2))
+    assert np.array_equal(one.mean().weights, other.mean().weights)
+    assert str(one.standing()) == str(other.standing()) != before[0]
+    assert str(first.standing()) == before[0]
+    assert np.array_equal(first.mean().weights, before[1])
+
+
+@pytest.mark.parametrize("experts", [2, 4])
+def test_the_steps_prod_needs_are_the_least_from_which_its_rate_is_small_enough(experts: int) -> None:
+    M, N = 2.0, experts - 1
+    need = hedge.steps_needed(M, N)
+    small = [hedge.prod_rate(T, M, N) <= 1 / (4 * M) for T in range(4, 500)]
+    assert all(small[need - 4 :])
+    assert need == 4 or not small[need - 5]
+    sc.Prod(bound=M).first(experts, need)
+    with pytest.raises(ValueError, match=f"needs at least {need}"):
+        sc.Prod(bound=M).first(experts, need - 1)
+
+
 def test_what_is_not_a_rule_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"coin=7: give a generator"):
+        sc.AdaHedge(coin=7)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"give AdaHedge\(\) or Prod"):
         train.hedged(ROWS, 2, hedge="prod")  # type: ignore[arg-type]

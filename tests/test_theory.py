@@ -97,6 +97,10 @@ def test_smooth_cycles_are_the_least_that_the_lower_bound_allows(setting: Settin
         assert max(bound(k) for k in range(int(need) - 1, int(need) + 60)) > epsilon * (1 - 1e-9)
 
 
+def test_the_papers_smooth_cycles_are_b_over_root_epsilon() -> None:
+    assert Setting(1, 2, 1, 3.0).cycles_cyclic_smooth(0.01).paper == 30
+
+
 def test_a_hundred_times_more_rows_a_day_shorten_iid_learning_but_not_cyclic() -> None:
     few, many = Setting(1, 6, 1000), Setting(1, 6, 100_000)
     assert many.cycles_iid(0.001).corrected < few.cycles_iid(0.001).corrected / 50

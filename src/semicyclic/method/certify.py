@@ -101,15 +101,15 @@ def certificate(
         raise ValueError(f"span={span!r}: must be the length of an interval that holds all losses")
     if not 0 < delta < 1:
         raise ValueError(f"delta={delta!r}: the probability of failing lies between 0 and 1")
-    if candidates != int(candidates) or candidates < 1:
+    if not isinstance(candidates, int | np.integer) or candidates < 1:
         raise ValueError(f"candidates={candidates!r}: must be a whole number, at least 1")
     tally = run.log.tally()
     if run.is_view or run.member.models != run.blocks:
         raise ValueError("only a run with a model for each of its own blocks has a certificate")
     experts = run.log.experts
-    steps, weight, total, most, spread = (column.reshape(experts, -1) for column in tally)
+    steps, total, most, spread = (column.reshape(experts, -1) for column in tally)
     count = steps.sum(axis=0)
-    if not np.allclose(weight.sum(axis=0), count):
+    if run.weighted:
         raise ValueError("rows with weights have no certificate: the guarantee is for steps that count alike")
     if most.max() > span:
         raise ValueError(

@@ -111,6 +111,8 @@ def matrices(
     measure: one of `measure`: accuracy, log_loss, auc; absolute_error, squared_error, pinball.
         Unless given, accuracy or the error that goes with the loss.
     progress: called with how many of how many passes are done.
+
+    Scores and errors are computed in the rows' own precision.
     """
     first = _alike(models, rows)
     chosen = measures.natural(first.loss) if measure is None else measure
@@ -138,9 +140,11 @@ def _alike(models: Sequence[Pluralistic], rows: Rows) -> Pluralistic:
     for model in models:
         if not isinstance(model, Pluralistic):
             raise TypeError(f"a model is a {type(model).__name__}: read it out of a run, such as run.mean()")
-        same = model.loss == first.loss and model.classes == first.classes and model.blocks == first.blocks
-        if not same or model.shape != first.shape:
-            raise ValueError("models evaluated together must have the same loss, classes, blocks and columns")
+        same = model.loss == first.loss and model.classes == first.classes
+        if not same or model.shape != first.shape or model.schedule != first.schedule:
+            raise ValueError(
+                "models evaluated together must have the same loss, classes, schedule and columns"
+            )
     if not isinstance(rows, Rows):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
     if rows.width != first.shape[2] - 1:

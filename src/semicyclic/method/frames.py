@@ -4,13 +4,14 @@ Between neighbouring blocks a mean changes only in the columns touched there, pr
 blocks have equal shares of every cycle. So a block is held as its differences from the block
 before it, exactly: the cells that differ and what they are now. Now and then a block is a key
 frame and stands by itself, densely or as its cells that are not 0, whichever is smaller: wherever
-the changes since the last one outweigh it. So reading any block reads at most twice what a
-block by itself takes; and where nothing is alike, every block is a key frame and this is the dense
-table.
+the changes since the last one outweigh it. So between a key frame and a block there is never more
+to read than the block by itself would take; and where nothing is alike, every block is a key
+frame and this is the dense table.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,16 @@ class Frames:
         if not fine:
             raise ValueError("the parts of the frames do not fit together")
 
+    @cached_property
+    def keys(self) -> Array:
+        """The blocks that are key frames."""
+        return np.asarray(np.flatnonzero(self.kind != DIFFERENT))
+
+    @cached_property
+    def dense_before(self) -> Array:
+        """[m+1] how many dense key frames come before each block."""
+        return np.asarray(np.r_[0, np.cumsum(self.kind == DENSE)])
+
     @property
     def dtype(self) -> np.dtype[Any]:
         """What weights are computed with: half precision is for keeping only."""
@@ -72,9 +83,8 @@ class Frames:
 
     def group(self, block: int) -> tuple[int, int]:
         """The key frame that a block builds on, and the block after the last that builds on it."""
-        keys = np.flatnonzero(self.kind != DIFFERENT)
-        at = int(np.searchsorted(keys, block, side="right"))
-        return int(keys[at - 1]), int(keys[at]) if at < len(keys) else len(self)
+        at = int(np.searchsorted(self.keys, block, side="right"))
+        return int(self.keys[at - 1]), int(self.keys[at]) if at < len(self.keys) else len(self)
 
     def block(self, block: int) -> Array:
         """[C, d+1] the weights of a block."""
@@ -92,7 +102,7 @@ class Frames:
         key, _ = self.group(block)
         span = slice(int(self.first[key]), int(self.first[block + 1]))
         if self.kind[key] == DENSE:
-            dense = self.dense[[int((self.kind[:key] == DENSE).sum())]]
+            dense = self.dense[[int(self.dense_before[key])]]
             dense[0, self.column[span]] = self.value[span]
             column, value = self.column[:0], self.value[:0]
         else:
@@ -104,7 +114,7 @@ class Frames:
 
     def _key(self, key: int) -> Array:
         if self.kind[key] == DENSE:
-            return np.array(self.dense[int((self.kind[:key] == DENSE).sum())], dtype=self.dtype)
+            return np.array(self.dense[int(self.dense_before[key])], dtype=self.dtype)
         return np.zeros(self.shape[1] * self.shape[2], self.dtype)
 
     def walk(self, blocks: Array) -> Iterator[tuple[int, Array]]:
@@ -157,7 +167,7 @@ def _converted(weights: Array, kind: np.dtype[Any]) -> Array:
         converted = weights.astype(kind)
     if not np.isfinite(converted).all():
         most = float(np.abs(weights).max())
-        raise ValueError(f"a weight of {most:.4g} is too large for {kind}: save it as float32")
+        raise ValueError(f"a weight of {most:.4g} is too large for {kind}: save it as {weights.dtype}")
     return converted
 
 

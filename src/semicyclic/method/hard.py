@@ -37,9 +37,9 @@ class Hard:
     rotation: Array | None = None
 
     def __post_init__(self) -> None:
-        if self.cycles != int(self.cycles) or self.cycles < 1:
+        if not isinstance(self.cycles, int) or self.cycles < 1:
             raise ValueError(f"cycles={self.cycles!r}: must be a whole number, at least 1")
-        if self.blocks != int(self.blocks) or self.blocks < 2:
+        if not isinstance(self.blocks, int) or self.blocks < 2:
             raise ValueError(f"blocks={self.blocks!r}: at least two are needed")
         if not (isfinite(self.radius) and self.radius > 0):
             raise ValueError(f"radius={self.radius!r}: must be positive and finite")
@@ -103,6 +103,8 @@ class Hard:
 
     def prox(self, w: Array, block: int, step: float) -> Array:
         """argmin_u f(u) + ||u - w||^2 / (2 step): an implicit step."""
+        if not step > 0:
+            raise ValueError(f"step={step!r}: must be positive")
         kind = self.kind(block)
         x = self._coordinates(w)
         if kind == 0:
@@ -121,9 +123,13 @@ class Hard:
         return self._back(w, x, new)
 
     def minimiser(self, block: int, start: Array) -> Array:
-        """A minimiser of f of a block over the ball ||w|| <= B, the nearest to `start`."""
+        """A minimiser of f of a block over the ball ||w|| <= B, the nearest to `start` in it."""
         kind = self.kind(block)
         x = self._coordinates(start)
+        if np.linalg.norm(start) > self.radius * (1 + 1e-9):
+            raise ValueError(
+                f"start has norm {np.linalg.norm(start):.4g}: it must lie in the ball of radius B"
+            )
         if kind == 0:
             return np.array(start)
         if kind == 1:

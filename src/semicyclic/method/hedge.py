@@ -33,6 +33,9 @@ class AdaHedge:
 
     coin: np.random.Generator | None = None
 
+    def __post_init__(self) -> None:
+        _check_coin(self.coin)
+
     def first(self, experts: int, blocks: int = 1) -> Bets:
         """The bets before the first step."""
         return _first(ADAHEDGE, np.zeros((blocks, experts)), np.zeros(blocks), np.full(blocks, inf))
@@ -55,7 +58,8 @@ class Prod:
     bound: M. Differences beyond 2 M are clipped and counted. Where it is not given, training
         takes G B, which holds if all chains are projected (`radius=`).
     lipschitz: G, where rows come in parts and their largest norm is not known beforehand.
-    steps: T_i, one for all blocks or one for each, where the rows do not tell.
+    steps: T_i, one for all blocks or one for each, where the rows do not tell: a stream, or a run
+        that will go on. The guarantee is for that many steps.
     rate: nu, if it is to be another one.
     coin: a generator; then one expert is drawn at every step, w^e iff the uniform falls into
         its share, those of 1..N first. Otherwise the mixture is in force.
@@ -72,6 +76,10 @@ class Prod:
             value = getattr(self, name)
             if value is not None and not (isfinite(value) and value > 0):
                 raise ValueError(f"{name}={value!r}: must be positive and finite")
+        _check_coin(self.coin)
+        for each in (self.steps or ()) if isinstance(self.steps, tuple) else (self.steps,):
+            if each is not None and (each != int(each) or each < 1):
+                raise ValueError(f"steps={self.steps!r}: a block has a whole number of steps, at least 1")
 
     def first(self, experts: int, steps: npt.ArrayLike, *, bound: float | None = None) -> Bets:
         """The bets before the first step of blocks with so many `steps` each.
@@ -93,7 +101,7 @@ class Prod:
     def _rate(self, N: int, T: int, M: float | None, block: int) -> tuple[float, float]:
         """nu and delta of one block, their conditions checked (SPEC E3)."""
         if T == 0 or N == 0:
-            return 0.0, 0.5  # never used
+            return 0.0, 0.5  # never used: see check_rates
         nu = self.rate
         if nu is None:
             if M is None:
@@ -131,6 +139,23 @@ def steps_needed(M: float, N: int = 1) -> int:
     while 4 * log(N * M * T) > T:
         T += 1
     return T
+
+
+def _check_coin(coin: object) -> None:
+    if coin is not None and not isinstance(coin, np.random.Generator):
+        raise TypeError(f"coin={coin!r}: give a generator, such as numpy.random.default_rng(7)")
+
+
+def check_rates(bets: Bets, steps: Array) -> None:
+    """Prod's rate is for a number of steps told beforehand: a block told to have none has no rate."""
+    if bets.rule != PROD or bets.share.shape[1] == 1:
+        return
+    lost = np.flatnonzero((steps > 0) & (bets.rate == 0))
+    if len(lost):
+        raise ValueError(
+            f"Prod was not told of steps in block {lost[0]}, which has some: say how many there will be with "
+            "Prod(steps=...), or use AdaHedge()"
+        )
 
 
 def check_factors(bets: Bets) -> None:

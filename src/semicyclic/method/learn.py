@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method.chain import in_force
-from semicyclic.method.hedge import check_factors, in_play
+from semicyclic.method.hedge import check_factors, check_rates, in_play
 from semicyclic.method.pack import Packed, pack
 from semicyclic.method.readout import Kept, Log, trace_bytes
 from semicyclic.method.record import Page, Plan, Running, State, blank_table, blank_trace, cut_page
@@ -102,6 +102,8 @@ def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
         zeros = np.zeros((packed.blocks, *state.vectors.shape[1:]), state.vectors.dtype)
         log.running = Running(zeros, np.zeros(packed.blocks))
     total = int(layout.visits[-1])
+    if run.bets is not None:
+        check_rates(run.bets, packed.steps)
     coin = None if run.hedge is None else run.hedge.coin
     toss = np.zeros(0) if coin is None else coin.random(total)
     done = 0
@@ -131,7 +133,7 @@ def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
         check_factors(run.bets)
     if not np.isfinite(state.vectors).all():
         raise Diverged("the chain diverged at its last step: " + REMEDY)
-    return run
+    return replace(run, weighted=run.weighted or len(layout.weights) > 0)
 
 
 def _in_play(run: Run, block: int, toss: float | None) -> Array:

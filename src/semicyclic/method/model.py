@@ -18,7 +18,8 @@ Array = npt.NDArray[Any]
 class Pluralistic:
     """(w^1..w^m): for each block the weights [C, d+1], the intercept last. It never changes.
 
-    held: the weights [m, C, d+1], or `Frames` that stand for them, as they come from a file.
+    held: the weights [m, C, d+1], or `Frames` that stand for them, as they come from a file. An
+        array that fits is shared with the caller: do not change it afterwards.
     fallback: the blocks that were never visited; they hold the consensus mean.
     features: how features were made, any JSON value; it travels with the model, unread.
     provenance: where the model comes from, a JSON value.
@@ -33,6 +34,18 @@ class Pluralistic:
     provenance: Any = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.held, Frames):
+            held = np.asarray(self.held)
+            if held.dtype.kind not in "biuf":
+                raise ValueError(f"weights hold {held.dtype}: they must be numbers")
+            if held.dtype not in (np.float32, np.float64) or not held.dtype.isnative:
+                small = held.dtype.kind == "f" and held.dtype.itemsize <= 4
+                held = held.astype(np.float32 if small else np.float64)
+            # A view of its own, so that the caller's array stays as it is.
+            object.__setattr__(self, "held", held.view())
+            self.held.flags.writeable = False
+        object.__setattr__(self, "classes", tuple(_plain(each) for each in self.classes))
+        object.__setattr__(self, "fallback", tuple(int(block) for block in self.fallback))
         if len(self.held.shape) != 3 or self.held.shape[1] != self.loss.outputs:
             raise ValueError(
                 f"weights have shape {self.held.shape}: they must be [blocks, "
@@ -41,10 +54,6 @@ class Pluralistic:
         blocks = self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
         if len(self.held) != blocks:
             raise ValueError(f"weights of {len(self.held)} blocks for a schedule of {blocks}")
-        if not isinstance(self.held, Frames):
-            # A view of its own, so that the caller's array stays as it is.
-            object.__setattr__(self, "held", self.held.view())
-            self.held.flags.writeable = False
 
     def __repr__(self) -> str:
         m, c, d = self.shape
@@ -97,10 +106,7 @@ class Pluralistic:
             if block is not None:
                 raise ValueError("give either block= or membership=, not both")
             return self._finish(self._mixed(rows, np.asarray(membership, dtype=np.float64)))
-        if block is None and rows.block is None and self.schedule == 1:
-            # One block for all times, whatever the clock.
-            chosen = np.zeros(len(rows), np.int64)
-        elif block is None:
+        if block is None:
             chosen = rows.blocks_in(self.schedule)
         else:
             given = np.asarray(block)
@@ -154,9 +160,14 @@ class Pluralistic:
     def mixture(self, share: npt.ArrayLike) -> Array:
         """sum_i a(i) w^i, one set of weights [C, d+1] for a client with availability `share`."""
         given = np.asarray(share, dtype=np.float64)
-        if given.shape != (self.blocks,):
-            raise ValueError(f"share has shape {given.shape}: it must be ({self.blocks},)")
+        if given.shape != (self.blocks,) or not np.isfinite(given).all():
+            raise ValueError(f"share must be {self.blocks} finite numbers, one for each block")
         total = np.zeros(self.shape[1:])
         for block in np.flatnonzero(given):
             total += given[block] * self.block_weights(int(block))
         return total
+
+
+def _plain(value: Any) -> Any:
+    """A class as plain Python has it."""
+    return value.item() if isinstance(value, np.generic) else value

@@ -68,7 +68,9 @@ def first_run(packed: Packed, chains: Chains, counts: Array | None, settings: Se
     bases, plans = [], []
     for basis, step in zip(chains.basis, chains.step, strict=True):
         if not isinstance(basis, Basis) and not callable(basis):
-            raise TypeError(f"a basis is a {type(basis).__name__}: give one, such as basis.single")
+            raise TypeError(
+                f"a basis is a {type(basis).__name__}: give one, such as basis.single, or with its step"
+            )
         held = basis if isinstance(basis, Basis) else basis(packed.blocks)
         if held.blocks != packed.blocks:
             raise ValueError(f"the basis has {held.blocks} blocks, the schedule {packed.blocks}")
@@ -87,6 +89,8 @@ def first_run(packed: Packed, chains: Chains, counts: Array | None, settings: Se
     if "reservoir" in settings:
         kept = np.zeros((member.models, *shape[1:]), vectors.dtype)
         reservoir = Reservoir(settings["reservoir"], kept, np.zeros(member.models, np.int64))
+    if reservoir is not None and chains.hedge is not None and reservoir.rng is chains.hedge.coin:
+        raise ValueError("coin= and reservoir= must be two generators: a cut stream would mix up one")
     state = first_state(plan, vectors)
     memory = settings.get("memory", MEMORY)
     return Run(
@@ -133,7 +137,12 @@ def _first_bets(packed: Packed, plan: Plan, chains: Chains, counts: Array | None
         assert hedge is not None
         return hedge.first(experts, packed.blocks)
     if hedge.steps is not None:
-        counts = np.broadcast_to(np.asarray(hedge.steps), packed.blocks)
+        told = np.asarray(hedge.steps)
+        if told.shape not in ((), (packed.blocks,)):
+            raise ValueError(
+                f"steps={hedge.steps!r}: give one number, or one for each of {packed.blocks} blocks"
+            )
+        counts = np.broadcast_to(told, packed.blocks)
     if counts is None and hedge.rate is None:
         raise ValueError(
             "Prod's rate depends on the number of steps in each block, which a stream does not tell: "

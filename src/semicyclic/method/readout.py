@@ -133,7 +133,7 @@ class Log:
         """By block, what a certificate needs to know of all steps so far."""
         slots = len(self.plan.chain)
         before = first_tally(slots) if self.past is None else self.past.tally
-        columns = (self.column(name) for name in ("steps", "weight", "step_loss", "most", "spread"))
+        columns = (self.column(name) for name in ("steps", "step_loss", "most", "spread"))
         return tally_on(before, self.table().block, *columns)
 
     def combine(self, picks: Picks, models: int) -> Array:

@@ -13,6 +13,7 @@ Array = npt.NDArray[Any]
 
 # Below this many values NumPy checks sooner than Numba loads.
 MANY = 1 << 16
+TIMES = "rows with times need a Schedule, such as Schedule.daily(6)"
 
 
 class Rows:
@@ -112,6 +113,8 @@ class Rows:
         """(cycle, block) of each row; a whole number m stands for m numbered blocks."""
         if self.when is not None and isinstance(schedule, Schedule):
             return schedule.place(self.when)
+        if self.when is not None and isinstance(schedule, int) and schedule > 0:
+            raise ValueError(TIMES)  # one block would do for the blocks, not for the cycles
         block = self.blocks_in(schedule)
         if self.cycle is not None:
             return Located(self.cycle, block)
@@ -125,8 +128,10 @@ class Rows:
         if self.block is None:
             if self.when is None:
                 raise ValueError("these rows have neither when= nor block=: give one of them")
+            if schedule == 1:
+                return np.zeros(len(self), np.int64)  # there is one block, whatever the clock
             if isinstance(schedule, int):
-                raise ValueError("rows with times need a Schedule, such as Schedule.daily(6)")
+                raise ValueError(TIMES)
             return schedule.place(self.when).block
         if self.block.min() < 0 or self.block.max() >= blocks:
             row = int(((self.block < 0) | (self.block >= blocks)).argmax())

@@ -65,6 +65,8 @@ class Run:
     member: Member
     single: bool = True
     is_view: bool = False
+    # Whether any rows had weights.
+    weighted: bool = False
     # When the last row came, in microseconds since 1970; long ago where rows have no times.
     latest: int = -(2**63)
     reservoir: Reservoir | None = None
@@ -327,8 +329,8 @@ class Run:
         loss, rows = self._losses()
         provenance = {
             "read_out": name,
-            "through": through,
-            "batch_size": self.batch_size,
+            "through": None if through is None else int(through),
+            "batch_size": int(self.batch_size),
             "rows": round(float(rows.sum()), 6),
             "progressive_loss": float(loss.sum() / rows.sum()) if rows.sum() > 0 else None,
         }

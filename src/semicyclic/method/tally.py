@@ -9,14 +9,13 @@ Array = npt.NDArray[Any]
 
 
 class Tally(NamedTuple):
-    """By block: steps, their weight, the sum of their losses, the largest, their spread.
+    """By block: steps, the sum of their losses, the largest, their spread.
 
     spread: the sum of (x_t - c_t)^2, where c_t is the mean of the block's losses before x_t (0
         for its first): known before x_t is, as an empirical Bernstein bound wants it.
     """
 
     steps: Array
-    weight: Array
     total: Array
     most: Array
     spread: Array
@@ -27,16 +26,13 @@ def first_tally(blocks: int) -> Tally:
     return Tally(*(np.zeros(blocks) for _ in Tally._fields))
 
 
-def tally_on(
-    before: Tally, block: Array, steps: Array, weight: Array, loss: Array, most: Array, spread: Array
-) -> Tally:
+def tally_on(before: Tally, block: Array, steps: Array, loss: Array, most: Array, spread: Array) -> Tally:
     """Count further records, given as `Page` has them."""
     blocks = len(before.steps)
     largest = before.most.copy()
     np.maximum.at(largest, block, most)
     return Tally(
         before.steps + np.bincount(block, steps, blocks),
-        before.weight + np.bincount(block, weight, blocks),
         before.total + np.bincount(block, loss, blocks),
         largest,
         before.spread + np.bincount(block, spread, blocks),

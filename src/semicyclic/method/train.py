@@ -81,7 +81,8 @@ def hedged(
         Prod's fixed expert.
     hedge: `AdaHedge()`, which needs no tuning; or `Prod(...)`, as in the paper, which needs
         `radius=` or the range of losses. Every read-out is of what was in force: the mixture of
-        the chains by their probabilities, or with `coin=` the one drawn.
+        the chains by their probabilities, or with `coin=` the one drawn. (`last` is what would be
+        in force next, before any coin: the mixture.)
     """
     if not isinstance(chains, Sequence) or isinstance(chains, str):
         raise TypeError("chains must be a list of bases, such as (basis.single, basis.separate)")

@@ -8,9 +8,10 @@ and of each key frame with what builds on it. So a block can be read and checked
 import hashlib
 import json
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,10 @@ class Unreadable(ValueError):
     """A file that does not hold a model this version can read."""
 
 
+class _NoBlock(IndexError):
+    """The file is fine, the block asked for is not in it."""
+
+
 def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLike | None = None) -> None:
     """Write a model to one file, whole or not at all.
 
@@ -54,21 +59,21 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: there is no folder {target.parent} to save it in")
     # Beside the target, so that putting it in its place is one step that cannot be half done.
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    os.close(handle)
+    name = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
         save_file(tensors, name, metadata={KEY: _text(head)})
         with open(name, "rb+") as written:
             os.fsync(written.fileno())
-        os.chmod(name, 0o666 & ~_umask())
         os.replace(name, target)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        name.unlink(missing_ok=True)
         raise
 
 
 def load(path: str | os.PathLike[str], *, block: int | None = None) -> Pluralistic:
     """Read a model back; or only one block of it, as a model that has that block alone."""
+    if block is not None and (isinstance(block, bool) or not isinstance(block, int | np.integer)):
+        raise TypeError(f"block={block!r}: must be a whole number")
     with _opened(path) as file:
         about, held = _head(file)
         settings = _settings(about)
@@ -78,12 +83,12 @@ def load(path: str | os.PathLike[str], *, block: int | None = None) -> Pluralist
             whole = bool((frames.kind == DENSE).all()) and frames.value.dtype != np.float16
             return Pluralistic(frames.dense.reshape(frames.shape) if whole else frames, **settings)
         if not 0 <= block < about["shape"][0]:
-            raise IndexError(f"block {block}: the model has blocks 0 to {about['shape'][0] - 1}")
+            raise _NoBlock(f"block {block}: the model has blocks 0 to {about['shape'][0] - 1}")
         frames, first = _read(file, about, held, block)
         settings |= {
             "schedule": 1,
             "fallback": (0,) if block in settings["fallback"] else (),
-            "provenance": {"block": block, "of": settings["provenance"]},
+            "provenance": {"block": int(block), "of": settings["provenance"]},
         }
         return Pluralistic(frames.alone(block - first), **settings)
 
@@ -127,11 +132,9 @@ def _text(value: Any) -> str:
 
 def _groups(frames: Frames) -> Iterator[tuple[Array, ...]]:
     """What each key frame and the blocks that build on it consist of."""
-    keys = np.flatnonzero(frames.kind != DIFFERENT)
-    for number, (key, end) in enumerate(zip(keys, [*keys[1:], len(frames)], strict=True)):
+    for key, end in pairwise([*frames.keys.tolist(), len(frames)]):
         span = slice(int(frames.first[key]), int(frames.first[end]))
-        dense = int((frames.kind[keys[:number]] == DENSE).sum())
-        own = slice(dense, dense + int(frames.kind[key] == DENSE))
+        own = slice(int(frames.dense_before[key]), int(frames.dense_before[end]))
         yield frames.column[span], frames.value[span], frames.dense[own]
 
 
@@ -146,12 +149,6 @@ def _digest(*arrays: Array) -> str:
 def _head_digest(version: int, about: Any, tensors: dict[str, Any]) -> str:
     told = {name: [kind, list(shape)] for name, (kind, shape) in tensors.items()}
     return hashlib.sha256(_text([version, about, told]).encode()).hexdigest()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 # ------------------------------------------------------------------------------- reading
@@ -171,12 +168,16 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
     try:
         with safe_open(os.fspath(path), framework="numpy") as file:
             yield file
+    except _NoBlock:
+        raise
     except Unreadable as error:
         raise Unreadable(f"{os.fspath(path)}: {error}") from None
     except SafetensorError as error:
-        raise Unreadable(f"{os.fspath(path)}: not a safetensors file, or a damaged one ({error})") from None
+        raise Unreadable(
+            f"{os.fspath(path)}: not a safetensors file, or a damaged one ({str(error)[:200]})"
+        ) from None
     except (
-        KeyError,
+        LookupError,
         TypeError,
         ValueError,
         OverflowError,
@@ -184,9 +185,8 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
         RecursionError,
         MemoryError,
     ) as error:
-        raise Unreadable(
-            f"{os.fspath(path)}: damaged, or not written by semicyclic ({type(error).__name__}: {error})"
-        ) from None
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise Unreadable(f"{os.fspath(path)}: damaged, or not written by semicyclic ({why})") from None
 
 
 def _head(file: Any) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ...]]]]:
@@ -239,6 +239,8 @@ def _read(file: Any, about: dict[str, Any], held: Any, block: int | None) -> tup
     if kind[0] == DIFFERENT:
         raise Unreadable("its first block builds on nothing")
     keys = np.flatnonzero(kind != DIFFERENT)
+    if len(about["groups"]) != len(keys):
+        raise Unreadable("its digests are not one for each key frame")
     low, high = 0, m
     if block is not None:
         at = int(np.searchsorted(keys, block, side="right"))
@@ -285,7 +287,10 @@ def _settings(about: dict[str, Any]) -> dict[str, Any]:
         schedule = Schedule.from_json(schedule)
     loss, classes = by_name(about["loss"]), tuple(about["classes"])
     blocks, outputs, _ = about["shape"]
-    if outputs != loss.outputs or (loss.classes and len(classes) not in (0, loss.classes)):
+    if type(about["classes"]) is not list or not all(isinstance(c, str | int | float) for c in classes):
+        raise Unreadable("its classes are not a list of texts or numbers")
+    fits = len(classes) in (0, loss.classes) and len(set(classes)) == len(classes)
+    if outputs != loss.outputs or not fits:
         raise Unreadable(f"{outputs} output(s) and {len(classes)} classes do not go with loss {loss.name}")
     if (schedule if isinstance(schedule, int) else schedule.blocks) != blocks:
         raise Unreadable(f"it has weights of {blocks} blocks for another schedule")
