@@ -83,8 +83,7 @@ class Frames:
 
     def group(self, block: int) -> tuple[int, int]:
         """The key frame that a block builds on, and the block after the last that builds on it."""
-        at = int(np.searchsorted(self.keys, block, side="right"))
-        return int(self.keys[at - 1]), int(self.keys[at]) if at < len(self.keys) else len(self)
+        return group_of(self.keys, len(self), block)
 
     def block(self, block: int) -> Array:
         """[C, d+1] the weights of a block."""
@@ -135,6 +134,12 @@ class Frames:
         for block, weights in self.walk(np.arange(len(self))):
             out[block] = weights
         return out
+
+
+def group_of(keys: Array, blocks: int, block: int) -> tuple[int, int]:
+    """The last key frame up to a block, and the next one, or the end of the `blocks`."""
+    at = int(np.searchsorted(keys, block, side="right"))
+    return int(keys[at - 1]), int(keys[at]) if at < len(keys) else blocks
 
 
 def frames_of(weights: Array, dtype: npt.DTypeLike | None = None) -> Frames:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method.frames import DENSE, DIFFERENT, Frames, frames_of
+from semicyclic.method.frames import DENSE, DIFFERENT, Frames, frames_of, group_of
 from semicyclic.method.loss import by_name
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.schedule import Schedule
@@ -241,10 +241,7 @@ def _read(file: Any, about: dict[str, Any], held: Any, block: int | None) -> tup
     keys = np.flatnonzero(kind != DIFFERENT)
     if len(about["groups"]) != len(keys):
         raise Unreadable("its digests are not one for each key frame")
-    low, high = 0, m
-    if block is not None:
-        at = int(np.searchsorted(keys, block, side="right"))
-        low, high = int(keys[at - 1]), int(keys[at]) if at < len(keys) else m
+    low, high = (0, m) if block is None else group_of(keys, m, block)
     span = slice(int(first[low]), int(first[high]))
     before = int((kind[:low] == DENSE).sum())
     rows = slice(before, before + int((kind[low:high] == DENSE).sum()))
