@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from semicyclic.method.bets import Bets
 from semicyclic.method.hedged import run_hedged
-from semicyclic.method.jit import jit
+from semicyclic.method.jit import inline, jit
 from semicyclic.method.lifted import run_lifted
 from semicyclic.method.line import run_line
 from semicyclic.method.record import Layout, Page, Plan, Running, State
@@ -90,28 +90,27 @@ def _sums_iterates(layout: Layout, width: int) -> bool:
     return width <= 4 * len(layout.values) / (len(layout.steps) - 1)
 
 
+@inline
+def _dot(rows: Any, w: Any, r: Any) -> Any:
+    """<w, x_r>, the intercept last in w."""
+    indptr, indices, values = rows
+    total = w[len(w) - 1]
+    for p in range(indptr[r], indptr[r + 1]):
+        total += w[indices[p]] * values[p]
+    return total
+
+
 @jit
 def score_some(rows: Any, weights: Any, chosen: Any, out: Any) -> Any:
     """out[r] = <weights, x_r> for the rows chosen, for each of the C outputs."""
-    indptr, indices, values = rows
-    last = weights.shape[1] - 1
     for r in chosen:
         for c in range(out.shape[1]):
-            total = weights[c, last]
-            for p in range(indptr[r], indptr[r + 1]):
-                total += weights[c, indices[p]] * values[p]
-            out[r, c] = total
+            out[r, c] = _dot(rows, weights[c], r)
 
 
 @jit
 def score_rows(rows: Any, weights: Any, block: Any, out: Any) -> Any:
     """out[r] = <weights[block[r]], x_r> for each of the C outputs."""
-    indptr, indices, values = rows
-    last = weights.shape[2] - 1
     for r in range(len(out)):
         for c in range(out.shape[1]):
-            w = weights[block[r], c]
-            total = w[last]
-            for p in range(indptr[r], indptr[r + 1]):
-                total += w[indices[p]] * values[p]
-            out[r, c] = total
+            out[r, c] = _dot(rows, weights[block[r], c], r)
