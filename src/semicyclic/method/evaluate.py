@@ -17,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method import measure as measures
+from semicyclic.method.loss import Loss
 from semicyclic.method.measure import AUC, Measure
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.pack import encode
+from semicyclic.method.pack import Classes, encode
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
+from semicyclic.method.schedule import Schedule
 
 Array = npt.NDArray[Any]
 
@@ -158,27 +160,50 @@ def _labels(model: Pluralistic) -> tuple[str, ...]:
     return model.schedule.labels
 
 
-def _passes(models: Sequence[Pluralistic], rows: Rows) -> Iterator[tuple[list[tuple[int, int]], Array]]:
-    """(model, block) of every lane of a pass, and their weights [d+1, LANES]."""
+def by_block(
+    weights: Array, rows: Rows, schedule: Schedule | int, *, loss: Loss, classes: Classes, measure: Measure
+) -> Array:
+    """[L, m] each of many sets of weights [L, C, d+1], measured on the rows of every block."""
+    measure.check(loss)
+    block = rows.blocks_in(schedule)
+    blocks = schedule if isinstance(schedule, int) else schedule.blocks
+    if measure.code == AUC:
+        raise ValueError("by_block adds up the measures of rows: for auc use matrices")
+    target, _ = encode(rows.labels, loss, classes or None)
+    weight = np.zeros(0, rows.values.dtype) if rows.weight is None else rows.weight
+    count = np.bincount(block, weight if len(weight) else None, blocks).astype(float)
+    labels = block, target.astype(rows.values.dtype), weight
+    sums = _sums(len(weights), weights.__getitem__, rows, labels, measure, blocks, lambda done, of: None)  # noqa: ARG005
+    with np.errstate(invalid="ignore"):
+        return np.asarray(sums / np.where(count > 0, count, np.nan))
+
+
+def _lanes(total: int, outputs: int) -> Iterator[range]:
+    """The sets of weights measured together in each pass."""
     from semicyclic.method.lanes import LANES
 
-    blocks, outputs, width = models[0].shape
     if outputs > LANES:
         raise ValueError(f"{outputs} classes: at most {LANES} can be evaluated")
-    every = [(model, block) for model in range(len(models)) for block in range(blocks)]
     held = LANES // outputs
-    for low in range(0, len(every), held):
-        chosen = every[low : low + held]
-        table = np.zeros((width, LANES), rows.values.dtype)
-        for lane, (model, block) in enumerate(chosen):
-            table[:, lane * outputs : (lane + 1) * outputs] = models[model].block_weights(block).T
-        yield chosen, table
+    for low in range(0, total, held):
+        yield range(low, min(low + held, total))
 
 
-def _count_passes(models: Sequence[Pluralistic]) -> int:
+def _table(chosen: range, weights: Callable[[int], Array], rows: Rows) -> Array:
+    """[d+1, LANES] sets of weights side by side, C lanes each."""
     from semicyclic.method.lanes import LANES
 
-    return -(-len(models) * models[0].blocks // (LANES // models[0].shape[1]))
+    outputs, width = weights(chosen[0]).shape
+    table = np.zeros((width, LANES), rows.values.dtype)
+    for lane, each in enumerate(chosen):
+        table[:, lane * outputs : (lane + 1) * outputs] = weights(each).T
+    return table
+
+
+def _of_models(models: Sequence[Pluralistic]) -> Callable[[int], Array]:
+    """The weights of every block of every model, numbered through."""
+    blocks = models[0].blocks
+    return lambda each: models[each // blocks].block_weights(each % blocks)
 
 
 def _measure(
@@ -189,19 +214,36 @@ def _measure(
     progress: Callable[[int, int], None],
 ) -> Array:
     """[models, m, m] sums of a measure over the rows of each block."""
+    blocks = models[0].blocks
+    total = len(models) * blocks
+    sums = _sums(total, _of_models(models), rows, labels, measure, blocks, progress)
+    return sums.reshape(len(models), blocks, blocks)
+
+
+def _sums(
+    total: int,
+    weights: Callable[[int], Array],
+    rows: Rows,
+    labels: Any,
+    measure: Measure,
+    blocks: int,
+    progress: Callable[[int, int], None],
+) -> Array:
+    """[total, m] sums of a measure over the rows of each block, for so many sets of weights."""
     from semicyclic.method.lanes import LANES
     from semicyclic.method.scoring import measure_parts
 
-    blocks, outputs, _ = models[0].shape
-    out = np.zeros((len(models), blocks, blocks))
+    out = np.zeros((total, blocks))
+    outputs = weights(0).shape[0]
     cells, what = (rows.indptr, rows.indices, rows.values), (measure.code, measure.level)
     bounds = np.linspace(0, len(rows), PARTS + 1).astype(np.int64)
-    for number, (chosen, table) in enumerate(_passes(models, rows)):
-        total = np.zeros((PARTS, blocks, LANES))
-        _share_out(partial(measure_parts, cells, table, labels, what, outputs, bounds, total), len(rows))
-        for lane, (model, block) in enumerate(chosen):
-            out[model, block] = total[:, :, lane].sum(axis=0)
-        progress(number + 1, _count_passes(models))
+    passes = list(_lanes(total, outputs))
+    for number, chosen in enumerate(passes):
+        found = np.zeros((PARTS, blocks, LANES))
+        table = _table(chosen, weights, rows)
+        _share_out(partial(measure_parts, cells, table, labels, what, outputs, bounds, found), len(rows))
+        out[chosen.start : chosen.stop] = found[:, :, : len(chosen)].sum(axis=0).T
+        progress(number + 1, len(passes))
     return out
 
 
@@ -235,14 +277,17 @@ def _auc(
     positive = target[order] > 0
     held = weight[order] if len(weight) else np.ones(len(order))
     cells = rows.indptr, rows.indices, rows.values
-    for number, (chosen, table) in enumerate(_passes(models, rows)):
+    passes = list(_lanes(len(models) * blocks, 1))
+    for number, chosen in enumerate(passes):
         scores = np.empty((len(chosen), len(order)), rows.values.dtype)
+        table = _table(chosen, _of_models(models), rows)
         _share_out(partial(score_parts, cells, table, order, starts, scores), len(rows))
-        for lane, (model, own) in enumerate(chosen):
+        for lane, each in enumerate(chosen):
             for other, (low, high) in enumerate(pairwise(bounds)):
                 part = slice(low, high)
-                out[model, own, other] = area(scores[lane, part], positive[part], held[part])
-        progress(number + 1, _count_passes(models))
+                cell = each // blocks, each % blocks, other
+                out[cell] = area(scores[lane, part], positive[part], held[part])
+        progress(number + 1, len(passes))
     return out
 
 

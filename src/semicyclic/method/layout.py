@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 
 from semicyclic.method.jit import jit
+from semicyclic.method.prefetch import prefetch
 
+# Rows to be copied are asked for so many rows ahead.
+AHEAD = 16
 # Rows this long or longer share a bucket: they are few, and their loops long enough.
 LONGEST = 64
 
@@ -67,7 +70,13 @@ def copy_rows(indptr: Any, indices: Any, values: Any, order: Any, packed: Any) -
     starts, columns, cells = packed
     at = np.uint64(0)
     starts[0] = 0
+    last = len(order) - 1
     for k in range(len(order)):
+        prefetch(indptr, order[min(k + 2 * AHEAD, last)])
+        soon = indptr[order[min(k + AHEAD, last)]]
+        prefetch(indices, soon)
+        prefetch(values, soon)
+        prefetch(values, soon + 15)  # most rows reach into a second line of the cache
         r = order[k]
         first = np.uint64(indptr[r])
         length = np.uint64(indptr[r + 1]) - first

@@ -33,7 +33,7 @@ class Settings(TypedDict, total=False):
     radius: B; project onto the ball ||w|| <= B after every step.
     target: the share of each block in the objective, where it is not its share of the
         steps: gradients in block i are multiplied by target_i / share_i (SPEC F2).
-    start: the first iterate [C, d+1], zero unless given.
+    start: the first iterate [C, d+1], zero unless given; or one for each chain [chains, C, d+1].
     classes: the labels' classes, where the rows may not hold them all.
     memory: bytes for what is kept per visit, 256 MB unless given.
     ended: False if rows will follow by `more`: an unfilled minibatch waits for them.
@@ -226,13 +226,16 @@ def _set_start(vectors: Array, basis: Basis, plan: Plan, start: Array) -> None:
         raise ValueError("start holds values that are not finite")
     if start.shape == (width,) and outputs == 1:
         start = start[None]
-    if start.shape != (outputs, width):
+    if start.shape not in ((outputs, width), (basis.chains, outputs, width)):
         raise ValueError(f"start has shape {start.shape}: it must be [{outputs}, {width}], intercept last")
-    if plan.intercept == 0 and start[:, -1].any():
+    start = np.broadcast_to(start, (basis.chains, outputs, width))
+    if plan.intercept == 0 and start[..., -1].any():
         raise ValueError("start has an intercept, the rows have none")
-    if np.linalg.norm(start) > plan.radius.min() or np.abs(start).max() > plan.box.min():
+    if np.linalg.norm(start, axis=(1, 2)).max() > plan.radius.min() or np.abs(start).max() > plan.box.min():
         raise ValueError("start lies outside the ball or box to be projected onto")
     first = np.unique(basis.active[:, 0])
     if not (basis.coefficient[:, 0] == 1.0).all():
         raise ValueError("start= needs a basis whose first vector has coefficient 1 in every block")
-    vectors[first] = start.T
+    owner = basis.owner()
+    for vector in first:
+        vectors[vector] = start[owner[vector]].T

@@ -92,22 +92,39 @@ class Rows:
 
     def __getitem__(self, index: slice | Array) -> "Rows":
         """The rows of a slice, or in the order of an array of row numbers."""
-        chosen = np.arange(len(self))[index]
+        chosen = _row_numbers(index, len(self))
         if chosen.ndim != 1:
             raise TypeError(f"rows[{index!r}]: choose rows by a slice or an array, such as rows[5:6]")
         part = object.__new__(Rows)
         part.width, part.intercept = self.width, self.intercept
-        lengths = np.diff(self.indptr)[chosen]
+        lengths = self.indptr[chosen + 1] - self.indptr[chosen]
         part.indptr = np.r_[0, np.cumsum(lengths)].astype(np.int64)
         if isinstance(index, slice) and index.step in (None, 1) and len(chosen):
             cells: Any = slice(self.indptr[chosen[0]], self.indptr[chosen[-1] + 1])
+            part.indices, part.values = self.indices[cells], self.values[cells]
+        elif part.indptr[-1] >= MANY:
+            from semicyclic.method.layout import copy_rows
+
+            size = int(part.indptr[-1])
+            part.indices, part.values = np.empty(size, self.indices.dtype), np.empty(size, self.values.dtype)
+            copied = part.indptr, part.indices, part.values
+            copy_rows(self.indptr, self.indices, self.values, chosen, copied)
         else:
             cells = np.arange(part.indptr[-1]) + np.repeat(self.indptr[chosen] - part.indptr[:-1], lengths)
-        part.indices, part.values = self.indices[cells], self.values[cells]
+            part.indices, part.values = self.indices[cells], self.values[cells]
         for name in ("labels", "weight", "when", "block", "cycle"):
             column = getattr(self, name)
             setattr(part, name, None if column is None else column[chosen])
         return part
+
+    def placed(self, block: npt.ArrayLike, cycle: npt.ArrayLike | None = None) -> "Rows":
+        """The same rows in other blocks and cycles, whatever their times were."""
+        moved = object.__new__(Rows)
+        vars(moved).update(vars(self))
+        moved.when = None
+        moved.block = _whole("block", block, len(self))
+        moved.cycle = None if cycle is None else _whole("cycle", cycle, len(self))
+        return moved
 
     def place(self, schedule: Schedule | int) -> Located:
         """(cycle, block) of each row; a whole number m stands for m numbered blocks."""
@@ -137,6 +154,13 @@ class Rows:
             row = int(((self.block < 0) | (self.block >= blocks)).argmax())
             raise ValueError(f"row {row} is in block {self.block[row]}: there are 0 to {blocks - 1}")
         return self.block
+
+
+def _row_numbers(index: slice | Array, n: int) -> Array:
+    if isinstance(index, np.ndarray) and index.dtype == np.int64 and len(index):
+        if index.min() >= 0 and index.max() < n:
+            return index  # already what it would become, and there may be millions
+    return np.arange(n)[index]
 
 
 def join(parts: Sequence[Rows]) -> Rows:
