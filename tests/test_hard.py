@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semicyclic.experiments.hardness import METHODS, Method, pluralistic, sgd, sgd_average, shuffled, tuned
 from semicyclic.method import hard
 from semicyclic.method.hard import Hard
 
@@ -146,85 +147,7 @@ def test_a_rotation_changes_nothing_but_the_directions(seed: int, blocks: int) -
 # ------------------------------------------------------- methods on cyclic data, K cycles
 
 K, N = 4, 1000
-Method = Callable[[Hard, float, int], Array]
-
-
-def blocks_of(instance: Hard, steps: int) -> list[int]:
-    return [block for _ in range(instance.cycles) for block in range(instance.blocks) for _ in range(steps)]
-
-
-def sgd(instance: Hard, step: float, steps: int) -> Array:
-    w = np.zeros(instance.dimension)
-    for block in blocks_of(instance, steps):
-        w -= step * instance.gradient(w, block)
-    return w
-
-
-def sgd_average(instance: Hard, step: float, steps: int) -> Array:
-    w, total = np.zeros(instance.dimension), np.zeros(instance.dimension)
-    order = blocks_of(instance, steps)
-    for block in order:
-        total += w
-        w -= step * instance.gradient(w, block)
-    return total / len(order)
-
-
-def heavy_ball(instance: Hard, step: float, steps: int) -> Array:
-    w, speed = np.zeros(instance.dimension), np.zeros(instance.dimension)
-    for block in blocks_of(instance, steps):
-        speed = 0.9 * speed - step * instance.gradient(w, block)
-        w = w + speed
-    return w
-
-
-def nesterov(instance: Hard, step: float, steps: int) -> Array:
-    w, speed = np.zeros(instance.dimension), np.zeros(instance.dimension)
-    for block in blocks_of(instance, steps):
-        speed = 0.9 * speed - step * instance.gradient(w + 0.9 * speed, block)
-        w = w + speed
-    return w
-
-
-def adagrad(instance: Hard, step: float, steps: int) -> Array:
-    w, squares = np.zeros(instance.dimension), np.zeros(instance.dimension)
-    for block in blocks_of(instance, steps):
-        g = instance.gradient(w, block)
-        squares += g**2
-        w -= step * np.divide(g, np.sqrt(squares), out=np.zeros_like(g), where=squares > 0)
-    return w
-
-
-def adam(instance: Hard, step: float, steps: int) -> Array:
-    w, m, v = (np.zeros(instance.dimension) for _ in range(3))
-    for t, block in enumerate(blocks_of(instance, steps), start=1):
-        g = instance.gradient(w, block)
-        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
-        w -= step * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
-    return w
-
-
-def prox_steps(instance: Hard, step: float, steps: int) -> Array:
-    w = np.zeros(instance.dimension)
-    for block in blocks_of(instance, steps):
-        w = instance.prox(w, block, step)
-    return w
-
-
-METHODS: dict[str, Method] = {
-    "sgd": sgd,
-    "sgd average": sgd_average,
-    "heavy ball": heavy_ball,
-    "nesterov": nesterov,
-    "adagrad": adagrad,
-    "adam": adam,
-    "prox": prox_steps,
-}
 GRID = np.geomspace(1e-5, 1.0, 6)
-
-
-def tuned(method: Method, instance: Hard, steps: int, grid: Array = GRID) -> float:
-    """The least gap over a grid of steps."""
-    return min(instance.gap(method(instance, float(step), steps)) for step in grid)
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
@@ -232,7 +155,7 @@ def test_on_cyclic_data_no_method_falls_below_the_bound_however_it_is_tuned(meth
     """K=4, m=2, n=1000, B=1, in the 4K coordinates: all stay above 3B/(256K)."""
     instance = Hard(K)
     steps = N if method in (sgd, sgd_average) else 250
-    best = tuned(method, instance, steps)
+    best = tuned(method, instance, steps, GRID)
     assert best >= instance.bound * (1 - 1e-9)
     assert best < instance.gap(np.zeros(16))  # it did learn something
 
@@ -254,33 +177,30 @@ def test_nor_does_minimising_each_block_fully() -> None:
     assert min(*gaps, instance.gap(total)) >= instance.bound
 
 
-def shuffled(instance: Hard, steps: int, seed: int) -> Array:
-    """The average of SGD on the same blocks in random order, at B / sqrt(T)."""
-    order = np.random.default_rng(seed).permutation(blocks_of(instance, steps))
-    w, total = np.zeros(instance.dimension), np.zeros(instance.dimension)
-    for block in order:
-        total += w
-        w -= instance.radius / np.sqrt(len(order)) * instance.gradient(w, int(block))
-    return total / len(order)
-
-
 def test_the_iid_average_does_fall_below_the_bound() -> None:
     instance = Hard(K)
-    gaps = [instance.gap(shuffled(instance, N, seed)) for seed in range(3)]
+    gaps = [shuffled(instance, N, np.random.default_rng(seed))[0] for seed in range(3)]
     assert max(gaps) < instance.bound
 
 
 def test_pluralistic_averaging_falls_below_the_bound_and_even_below_the_best_single_model() -> None:
     """One chain on cyclic data, averaged per block: each block is judged by its own model."""
     instance = Hard(K)
-    order = blocks_of(instance, N)
-    w, totals, counts = np.zeros(16), np.zeros((2, 16)), np.zeros(2)
-    for block in order:
-        totals[block] += w
-        counts[block] += 1
-        w -= instance.radius / np.sqrt(len(order)) * instance.gradient(w, block)
-    plural = np.mean([instance.value(totals[block] / counts[block], block) for block in (0, 1)])
-    assert plural - instance.least < instance.bound
+    assert pluralistic(instance, N)[0] < 0 < instance.bound
+
+
+@given(seed=seeds)
+@settings(max_examples=10, deadline=None)
+def test_several_points_at_once_are_as_one_by_one(seed: int) -> None:
+    for instance in INSTANCES:
+        several = points(instance, seed, 3)
+        steps = np.array([0.01, 0.3, 5.0])
+        for block in range(instance.blocks):
+            assert np.allclose(
+                instance.gradient(several, block), [instance.gradient(w, block) for w in several], atol=1e-15
+            )
+            one_by_one = [instance.prox(w, block, s) for w, s in zip(several, steps, strict=True)]
+            assert np.allclose(instance.prox(several, block, steps), one_by_one, atol=1e-12)
 
 
 @pytest.mark.parametrize("smooth", [False, True], ids=["Lipschitz", "smooth"])

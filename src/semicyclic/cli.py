@@ -1,16 +1,26 @@
 """The command line: each command reads, calls and writes."""
 
+import csv
+import io
 import json
+import os
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 from rich.console import Console
 from rich.table import Table
 
 from semicyclic import __version__
+
+if TYPE_CHECKING:
+    from semicyclic.data.tweets import Tweets
+    from semicyclic.experiments.approaches import Steps
+    from semicyclic.experiments.reproduce import Experiment
 
 app = App(
     name="semicyclic",
@@ -69,6 +79,326 @@ def demo(
         path = out / "results.json"
         path.write_text(json.dumps({"seed": seed, **result._asdict()}, indent=2) + "\n")
         console.print(f"written: {path}", highlight=False)
+
+
+@app.command
+def reproduce(
+    file: Annotated[
+        Path | None, Parameter(help="Sentiment140's CSV file; without it, a stand-in is made.")
+    ] = None,
+    *,
+    out: Annotated[Path, Parameter(help="Folder for the report, the figures and results.json.")] = Path(
+        "reproduce"
+    ),
+    as_: Annotated[
+        Literal["text", "script"], Parameter(name="--as", help="The paper's words, or its authors' program.")
+    ] = "text",
+    seed: Annotated[int, Parameter(help="Seed of splits, skew and orders.")] = 0,
+    repetitions: Annotated[int, Parameter(help="Repetitions, each with its own split.")] = 10,
+    blocks: Annotated[int, Parameter(help="m, blocks of the day.")] = 6,
+    cycles: Annotated[int, Parameter(help="K, days.")] = 10,
+    vocabulary: Annotated[int, Parameter(help="How many of the most frequent words are features.")] = 1024,
+    batch_size: Annotated[int, Parameter(help="Rows a step.")] = 128,
+    skew: Annotated[
+        Literal["rate", "drop", "none"] | None,
+        Parameter(
+            help="Label skew: rates (text) or shares dropped (script) interpolated over the day, or none."
+        ),
+    ] = None,
+    passes: Annotated[int, Parameter(help="Passes over the rows within the K days.")] = 1,
+    step_size: Annotated[
+        list[float] | None,
+        Parameter(
+            consume_multiple=True,
+            negative=(),
+            help="Logistic step of every approach; of several, each approach takes its best.",
+        ),
+    ] = None,
+    grid: Annotated[
+        bool,
+        Parameter(negative=(), help="Try the paper's learning rates .1 .215 .464 1 2.15, as the paper did."),
+    ] = False,
+    radius: Annotated[
+        float, Parameter(help="B, the ball onto which Prod's two chains are projected.")
+    ] = 10.0,
+    download: Annotated[
+        bool, Parameter(negative=(), help="Fetch Sentiment140 (81 MB) into the folder, check and unpack it.")
+    ] = False,
+    rows: Annotated[int | None, Parameter(help="Rows of the stand-in, 1,600,000 unless given.")] = None,
+) -> None:
+    """Run the paper's experiment, whole: its approaches, its figures, and what it leaves out.
+
+    Writes report.html, the figures as SVG and PNG, results.json and results.csv. Without FILE or
+    --download the data are a stand-in made by the package, in the layout and size of Sentiment140.
+
+    Example: semicyclic reproduce training.1600000.processed.noemoticon.csv --out paper --seed 1
+    """
+    from semicyclic.experiments import protocol
+    from semicyclic.experiments import reproduce as experiment
+    from semicyclic.show.drawing import check_installed
+
+    check_installed()
+    if file is not None and download:
+        raise ValueError("give either FILE or --download, not both")
+    if rows is not None and (file is not None or download):
+        raise ValueError("--rows is the size of the stand-in: leave it out where there are real data")
+    if grid and step_size:
+        raise ValueError("give either --grid or --step-size, not both")
+    skews = {"rate": protocol.by_rate, "drop": protocol.by_drop, "none": None}
+    how: dict[str, Any] = {"blocks": blocks, "cycles": cycles, "batch_size": batch_size, "passes": passes}
+    if skew is not None:
+        how["skew"] = skews[skew]
+    steps: tuple[Steps, ...] = (experiment.PAPER,)
+    if step_size or grid:
+        steps = experiment.grid(step_size or [2 * rate for rate in experiment.LEARNING_RATES])
+    follow = protocol.script if as_ == "script" else protocol.text
+    plan = experiment.Experiment(follow(**how), steps, repetitions, seed, radius)
+    out.mkdir(parents=True, exist_ok=True)
+    console = Console()
+    started = time.perf_counter()
+    with _progress(console) as tell:
+        tweets = _tweets(file, out if download else None, rows, vocabulary, tell)
+        ingest = time.perf_counter() - started
+        found = experiment.run_experiment(tweets, plan, progress=tell)
+        stand_in = file is None and not download
+        results = experiment.described(found, plan, tweets, protocol=as_, stand_in=stand_in)
+        results["seconds"] = {"ingest": ingest, **results["seconds"], "total": time.perf_counter() - started}
+        tell(1.0, "drawing")
+        _write_reproduction(out, results)
+    _print_reproduction(console, results, plan, as_)
+    console.print(
+        f"{time.perf_counter() - started:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True
+    )
+
+
+Tell = Callable[[float, str], None]
+
+
+@contextmanager
+def _progress(console: Console) -> Iterator[Tell]:
+    """A bar on a terminal, silence in a pipe."""
+    if not console.is_terminal:
+        yield lambda _, __: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=1.0)
+        yield lambda done, what: bar.update(task, completed=done, description=what)
+
+
+def _tweets(
+    file: Path | None, folder: Path | None, rows: int | None, vocabulary: int, tell: Tell
+) -> "Tweets":
+    """The rows of a file, of one fetched into `folder`, or of the stand-in."""
+    from semicyclic.data import standin, tweets
+
+    if folder is not None:
+        from semicyclic.data.fetch import SENTIMENT140, fetch
+
+        file = fetch(SENTIMENT140, folder, progress=lambda done: tell(done, "fetching Sentiment140"))
+    if file is not None:
+        return tweets.read_file(file, vocabulary=vocabulary, progress=lambda done: tell(done, "reading"))
+    size = standin.ROWS if rows is None else rows
+    # A row of the stand-in has about 170 bytes.
+    return tweets.read(
+        standin.make(size),
+        vocabulary=vocabulary,
+        progress=lambda done: tell(min(done / (170 * size), 1.0), "making and reading the stand-in"),
+    )
+
+
+def _write(path: Path, data: bytes | str) -> None:
+    """Write a file so that it is whole or not there."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+    os.replace(part, path)
+
+
+def _write_reproduction(out: Path, results: Mapping[str, Any]) -> None:
+    from semicyclic.show.figures import draw_all
+    from semicyclic.show.report import reproduce_page
+
+    pictures = draw_all(results)
+    for picture in pictures:
+        _write(out / f"{picture.name}.svg", picture.svg)
+        _write(out / f"{picture.name}.png", picture.png)
+    _write(out / "report.html", reproduce_page(results, pictures))
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(["approach", "repetition", "day", "accuracy", "log_loss"])
+    scores = results["repetitions"]
+    for key, repetitions in scores["accuracy"].items():
+        for number, days in enumerate(repetitions):
+            for day, value in enumerate(days):
+                writer.writerow([key, number + 1, day + 1, value, scores["log_loss"][key][number][day]])
+    _write(out / "results.csv", table.getvalue())
+    _write(out / "results.json", json.dumps(results, indent=1) + "\n")
+
+
+def _print_reproduction(console: Console, results: Mapping[str, Any], plan: "Experiment", as_: str) -> None:
+    from semicyclic.show.figures import NAMES
+
+    data, accuracy, loss = results["data"], results["accuracy"], results["log_loss"]
+    what = "stand-in data" if data["stand_in"] else "the file's data"
+    table = Table(title=f"Accuracy and log loss, {what}, mean of {plan.repetitions} repetition(s)")
+    table.add_column("approach", no_wrap=True)
+    for head in ("day 1", "last day", "sd", "log loss", "step"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for key in sorted(accuracy, key=lambda key: -accuracy[key]["mean"][-1]):
+        mean, std = accuracy[key]["mean"], accuracy[key]["std"]
+        steps = ", ".join(f"{size:g}" for size in results["step_sizes"][key])
+        scores = f"{mean[0]:.4f}", f"{mean[-1]:.4f}", f"{std[-1]:.4f}"[1:], f"{loss[key]['mean'][-1]:.4f}"
+        table.add_row(NAMES[key], *scores, steps)
+    console.print(table)
+    console.print(
+        f"{data['rows']:,} {'made-up ' if data['stand_in'] else ''}rows, {plan.protocol.blocks} blocks, {plan.protocol.cycles} days, as the {as_} "
+        f"has it, "
+        f"seed {plan.seed}. Prod's chains are projected onto a ball of radius {plan.radius:g}.",
+        highlight=False,
+    )
+
+
+@app.command
+def theory(
+    *,
+    B: Annotated[float, Parameter(name="--B", help="The norm of the solutions competed with.")] = 1.0,
+    K: Annotated[int, Parameter(name="--K", help="Cycles.")] = 5,
+    m: Annotated[int, Parameter(name="--m", help="Blocks a cycle.")] = 6,
+    n: Annotated[int, Parameter(name="--n", help="Steps a block.")] = 50_000,
+    epsilon: Annotated[float | None, Parameter(help="Also tell the cycles needed to come so near.")] = None,
+    hard: Annotated[
+        bool, Parameter(negative=(), help="Run every method on the hard instances, and write a report.")
+    ] = False,
+    seed: Annotated[int, Parameter(help="Seed of what --hard draws.")] = 0,
+    out: Annotated[Path | None, Parameter(help="Folder for results.json, and the report of --hard.")] = None,
+) -> None:
+    """Print every bound of the paper, as stated and as corrected, and what it means in cycles.
+
+    The default is the paper's example: a keyboard's model, trained for 1.5 million steps in five
+    days of six blocks. With --hard the lower bounds are shown at work instead.
+
+    Example: semicyclic theory --B 1 --K 5 --m 6 --n 50000 --epsilon 0.001
+
+    Example: semicyclic theory --hard --out theory
+    """
+    console = Console()
+    if hard:
+        _hard(console, seed, Path("theory") if out is None else out)
+        return
+    from semicyclic.method.theory import Setting, hurts_from
+
+    setting = Setting(cycles=K, blocks=m, steps=n, radius=B)
+    rows = [(row.quantity, row.bound, row.holds) for row in setting.table()]
+    steps = [
+        ("step of the single chain", setting.step_size(), "paper B/sqrt(2T), best B/sqrt(T)"),
+        ("step of a block's own chain", setting.separate_step_size(), "B/sqrt(T/m); the paper gives none"),
+        ("rate of Prod", setting.hedge_rate(), "sqrt((m/T) ln(BT/m)) / (2B)"),
+    ]
+    needed = []
+    if epsilon is not None:
+        needed = [
+            ("i.i.d. and pluralistic average", setting.cycles_iid(epsilon), "enough"),
+            ("separate chains", setting.cycles_separate(epsilon), "enough, to every block's own optimum"),
+            (
+                "one model, cyclic data",
+                setting.cycles_cyclic(epsilon),
+                "at least, however many steps a block",
+            ),
+            ("one model, cyclic, smooth", setting.cycles_cyclic_smooth(epsilon), "at least; paper: order"),
+        ]
+    console.print(
+        f"K = {K:,} cycles of m = {m:,} blocks with n = {n:,} steps each, T = {setting.total:,}; B = "
+        f"{B:g}, G = 1",
+        highlight=False,
+    )
+    parts = [("Bounds", rows), ("Steps and rates", steps)]
+    if needed:
+        parts.append((f"Cycles for an excess of {epsilon:g}", needed))
+    for title, lines in parts:
+        table = Table("quantity", title=title, title_justify="left")
+        table.add_column("paper", justify="right", no_wrap=True)
+        table.add_column("corrected", justify="right", no_wrap=True)
+        table.add_column("holds")
+        for name, bound, holds in lines:
+            table.add_row(name, _figure(bound.paper), _figure(bound.corrected), holds)
+        console.print(table)
+    console.print(
+        f"The lower bound exceeds the i.i.d. rate from {hurts_from(K):,} steps a cycle on; here there are "
+        f"{m * n:,}.",
+        highlight=False,
+    )
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        results = {
+            "settings": {"B": B, "K": K, "m": m, "n": n, "epsilon": epsilon},
+            **{
+                title: {
+                    name: {"paper": _plain(bound.paper), "corrected": _plain(bound.corrected)}
+                    for name, bound, _ in lines
+                }
+                for title, lines in (("bounds", rows), ("steps", steps), ("cycles", needed))
+            },
+        }
+        _write(out / "results.json", json.dumps(results, indent=1) + "\n")
+        console.print(f"written: {out / 'results.json'}", highlight=False, soft_wrap=True)
+
+
+def _figure(value: float) -> str:
+    """A number for people; a dash where there is none."""
+    if value != value:
+        return "-"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def _plain(value: float) -> float | None:
+    """A number for JSON, which knows no NaN and no infinity."""
+    return value if abs(value) < float("inf") else None
+
+
+def _hard(console: Console, seed: int, out: Path) -> None:
+    from semicyclic.experiments.hardness import run_hard
+    from semicyclic.experiments.reproduce import versions
+    from semicyclic.show.drawing import check_installed
+    from semicyclic.show.hard import draw_hard, hard_page
+
+    if seed < 0:
+        raise ValueError(f"--seed {seed}: must be 0 or more")
+    check_installed()
+    out.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    with _progress(console) as tell:
+        found = run_hard(seed=seed, progress=tell)
+    results: dict[str, Any] = {
+        "experiment": "Semi-Cyclic SGD (ICML 2019), Sections 3 and 4",
+        **found,
+        "seconds": {"total": time.perf_counter() - started},
+        "versions": versions(),
+    }
+    pictures = draw_hard(results)
+    for picture in pictures:
+        _write(out / f"{picture.name}.svg", picture.svg)
+        _write(out / f"{picture.name}.png", picture.png)
+    _write(out / "report.html", hard_page(results, pictures))
+    _write(out / "results.json", json.dumps(results, indent=1) + "\n")
+    against = results["lipschitz_against_steps"]
+    table = Table(title="Excess over the best single model, Lipschitz instance, K = 4, each at its best step")
+    table.add_column("method")
+    for steps in against["at"]:
+        table.add_column(f"n = {steps:,}", justify="right", no_wrap=True)
+    for name, values in against["excess"].items():
+        table.add_row(name, *(f"{value:+.4f}" for value in values))
+    console.print(table)
+    console.print(
+        "One model on cyclic data stays above the lower bound however many steps a block has and however "
+        "it is tuned; "
+        "shuffled data and pluralistic averages do not. Below zero: better than any single model.",
+        highlight=False,
+    )
+    console.print(
+        f"{time.perf_counter() - started:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True
+    )
 
 
 def main(words: list[str] | None = None) -> None:

@@ -107,7 +107,8 @@ def _clock() -> Array:
 
 def _words(rng: np.random.Generator) -> list[str]:
     """Marks and made-up words, the frequent ones short."""
-    onsets, vowels = "b c d f g h k l m n p r s t v w th sh st".split(), "a e i o u ee oo".split()
+    onsets = [*"bcdfghklmnprstvw", "th", "sh", "st"]
+    vowels = [*"aeiou", "ee", "oo"]
     codas = ["", "", "", "n", "s", "t", "l", "r", "ng"]
     syllables = [onset + vowel + coda for onset in onsets for vowel in vowels for coda in codas]
     found = dict.fromkeys(MARKS)

@@ -118,7 +118,7 @@ def _clean(data: Any, first: Any, close: Any, end: Any, text: Any) -> Any:
     The part in quotes is first..close-1, where a doubled quote is one; what may follow it without
     quotes ends at `end`.
     """
-    length = 0
+    length = np.int64(0)
     p = first
     repeats = 0
     previous = np.int64(-1)
@@ -189,8 +189,8 @@ def _find(text: Any, low: Any, high: Any, key: Any, table: Any, letters: Any, st
     table[place, 0] = key
     table[place, 1] = number << LENGTH_BITS | length
     first = np.uint64(starts[number])
-    for k in range(length):
-        letters[first + k] = text[low + k]
+    for j in range(length):
+        letters[first + j] = text[low + j]
     starts[number + np.uint64(1)] = first + length
     used[0] = number + np.uint64(1)
     return number

@@ -96,30 +96,30 @@ class Hard:
         return self._value(w, self.kind(block))
 
     def gradient(self, w: Array, block: int | None = None) -> Array:
-        """The gradient of f of a block at w, or of F."""
+        """The gradient of f of a block at w, or of F; w may be several [..., d] at once."""
         if block is None:
             return self.share * (self._gradient(w, 1) + self._gradient(w, 2))
         return self._gradient(w, self.kind(block))
 
-    def prox(self, w: Array, block: int, step: float) -> Array:
-        """argmin_u f(u) + ||u - w||^2 / (2 step): an implicit step."""
-        if not step > 0:
+    def prox(self, w: Array, block: int, step: float | Array) -> Array:
+        """argmin_u f(u) + ||u - w||^2 / (2 step): an implicit step; for several w, of a size each."""
+        if not np.all(np.asarray(step) > 0):
             raise ValueError(f"step={step!r}: must be positive")
         kind = self.kind(block)
         x = self._coordinates(w)
         if kind == 0:
             return np.array(w)
-        pull = self.eta * step / (8 * self.radius**2)
+        pull = np.asarray(self.eta * step / (8 * self.radius**2))[..., None]
         new = x.copy()
         if kind == 1:
-            new[0] += 2 * self.flat * pull
-            new[-1] = self._prox(x[-1:], 1 / pull)[0]
+            new[..., 0] += 2 * self.flat * pull[..., 0]
+            new[..., -1:] = self._prox(x[..., -1:], 1 / pull)
         one, other = self._pairs(kind)
-        apart = x[one] - x[other]
+        apart = x[..., one] - x[..., other]
         # A link holds both its ends: half the change each, at twice the ease.
         change = (self._prox(apart, 1 / (2 * pull)) - apart) / 2
-        new[one] += change
-        new[other] -= change
+        new[..., one] += change
+        new[..., other] -= change
         return self._back(w, x, new)
 
     def minimiser(self, block: int, start: Array) -> Array:
@@ -170,12 +170,12 @@ class Hard:
 
     def _coordinates(self, w: Array) -> Array:
         w = np.asarray(w, dtype=np.float64)
-        if w.shape != (self.dimension,):
+        if w.shape[-1:] != (self.dimension,):
             raise ValueError(f"w has shape {w.shape}: it must be ({self.dimension},)")
-        return np.asarray((w if self.rotation is None else self.rotation.T @ w) / self.radius)
+        return np.asarray((w if self.rotation is None else w @ self.rotation) / self.radius)
 
     def _embed(self, x: Array) -> Array:
-        return np.asarray(self.radius * (x if self.rotation is None else self.rotation @ x))
+        return np.asarray(self.radius * (x if self.rotation is None else x @ self.rotation.T))
 
     def _back(self, w: Array, x: Array, new: Array) -> Array:
         """w with its coordinates changed from x to new, and all else as it was."""
@@ -191,9 +191,9 @@ class Hard:
             return 0.0
         x = self._coordinates(w)
         one, other = self._pairs(kind)
-        total = self._phi(x[one] - x[other]).sum()
+        total = self.phi(x[one] - x[other]).sum()
         if kind == 1:
-            total += self._phi(x[-1:])[0] - 2 * self.flat * x[0]
+            total += self.phi(x[-1:])[0] - 2 * self.flat * x[0]
         return float(self.eta / 8 * total)
 
     def _gradient(self, w: Array, kind: int) -> Array:
@@ -201,15 +201,16 @@ class Hard:
         slope = np.zeros_like(x)
         if kind:
             one, other = self._pairs(kind)
-            link = self._slope(x[one] - x[other])
-            slope[one] = link
-            slope[other] = -link
+            link = self._slope(x[..., one] - x[..., other])
+            slope[..., one] = link
+            slope[..., other] = -link
         if kind == 1:
-            slope[0] = -2 * self.flat
-            slope[-1] = self._slope(x[-1:])[0]
+            slope[..., 0] = -2 * self.flat
+            slope[..., -1:] = self._slope(x[..., -1:])
         return self._embed(self.eta / 8 * slope / self.radius**2)
 
-    def _phi(self, z: Array) -> Array:
+    def phi(self, z: Array) -> Array:
+        """What a link costs whose ends are z apart: nothing up to a/2, then ever more."""
         a, size = self.flat, np.abs(z)
         return np.select(
             [size <= a / 2, size <= a, size <= self.gamma],
@@ -218,15 +219,12 @@ class Hard:
         )
 
     def _slope(self, z: Array) -> Array:
-        a, size = self.flat, np.abs(z)
-        steep = np.select(
-            [size <= a / 2, size <= a, size <= self.gamma],
-            [0 * size, 4 * size - 2 * a, 2 * size],
-            2 * self.gamma,
-        )
-        return np.asarray(np.sign(z) * steep)
+        a = self.flat
+        # 0 up to a/2, then 4 |z| - 2a up to a, 2 |z| up to gamma, and from there on 2 gamma.
+        size = np.minimum(np.abs(z), self.gamma)
+        return np.asarray(np.copysign(np.minimum(np.maximum(4 * size - 2 * a, 0.0), 2 * size), z))
 
-    def _prox(self, z: Array, mu: float) -> Array:
+    def _prox(self, z: Array, mu: float | Array) -> Array:
         """argmin_y phi(y) + (mu / 2) (y - z)^2, piece by piece: y + phi'(y) / mu = z."""
         a, size = self.flat, np.abs(z)
         found = np.select(

@@ -52,6 +52,19 @@ def order_rows(indptr: Any, steps: Any, order: Any) -> Any:
 
 
 @jit
+def begin_rows(indptr: Any, order: Any, starts: Any) -> Any:
+    """Where rows begin when they are copied in this order."""
+    at = np.int64(0)
+    starts[0] = 0
+    last = len(order) - 1
+    for k in range(len(order)):
+        prefetch(indptr, order[min(k + AHEAD, last)])
+        r = order[k]
+        at += indptr[r + 1] - indptr[r]
+        starts[k + 1] = at
+
+
+@jit
 def longest_row(starts: Any, values: Any, weights: Any, intercept: Any) -> Any:
     """The largest norm of a row with its constant column, times its weight."""
     longest = 0.0

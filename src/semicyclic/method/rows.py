@@ -97,21 +97,25 @@ class Rows:
             raise TypeError(f"rows[{index!r}]: choose rows by a slice or an array, such as rows[5:6]")
         part = object.__new__(Rows)
         part.width, part.intercept = self.width, self.intercept
-        lengths = self.indptr[chosen + 1] - self.indptr[chosen]
-        part.indptr = np.r_[0, np.cumsum(lengths)].astype(np.int64)
-        if isinstance(index, slice) and index.step in (None, 1) and len(chosen):
-            cells: Any = slice(self.indptr[chosen[0]], self.indptr[chosen[-1] + 1])
+        one_piece = isinstance(index, slice) and index.step in (None, 1)
+        if len(chosen) < MANY or one_piece:
+            lengths = self.indptr[chosen + 1] - self.indptr[chosen]
+            part.indptr = np.r_[0, np.cumsum(lengths)].astype(np.int64)
+            if one_piece and len(chosen):
+                cells: Any = slice(self.indptr[chosen[0]], self.indptr[chosen[-1] + 1])
+            else:
+                shift = np.repeat(self.indptr[chosen] - part.indptr[:-1], lengths)
+                cells = np.arange(part.indptr[-1]) + shift
             part.indices, part.values = self.indices[cells], self.values[cells]
-        elif part.indptr[-1] >= MANY:
-            from semicyclic.method.layout import copy_rows
+        else:
+            from semicyclic.method.layout import begin_rows, copy_rows
 
+            part.indptr = np.empty(len(chosen) + 1, np.int64)
+            begin_rows(self.indptr, chosen, part.indptr)
             size = int(part.indptr[-1])
             part.indices, part.values = np.empty(size, self.indices.dtype), np.empty(size, self.values.dtype)
             copied = part.indptr, part.indices, part.values
             copy_rows(self.indptr, self.indices, self.values, chosen, copied)
-        else:
-            cells = np.arange(part.indptr[-1]) + np.repeat(self.indptr[chosen] - part.indptr[:-1], lengths)
-            part.indices, part.values = self.indices[cells], self.values[cells]
         for name in ("labels", "weight", "when", "block", "cycle"):
             column = getattr(self, name)
             setattr(part, name, None if column is None else column[chosen])
@@ -157,9 +161,9 @@ class Rows:
 
 
 def _row_numbers(index: slice | Array, n: int) -> Array:
-    if isinstance(index, np.ndarray) and index.dtype == np.int64 and len(index):
-        if index.min() >= 0 and index.max() < n:
-            return index  # already what it would become, and there may be millions
+    numbers = isinstance(index, np.ndarray) and index.dtype == np.int64 and len(index) > 0
+    if numbers and index.min() >= 0 and index.max() < n:  # type: ignore[union-attr]
+        return index  # type: ignore[return-value]  # as it would become, and there may be millions
     return np.arange(n)[index]
 
 

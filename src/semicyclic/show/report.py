@@ -1,0 +1,46 @@
+"""Reports: one page that stands alone, made from results and figures."""
+
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from semicyclic.show.drawing import inline
+from semicyclic.show.figures import NAMES, Picture
+from semicyclic.show.reading import reading
+
+
+def page(template: str, **values: Any) -> str:
+    """Fill a template of this package; all text is escaped, figures excepted."""
+    from jinja2 import DictLoader, Environment
+    from markupsafe import Markup
+
+    folder = resources.files("semicyclic.show") / "templates"
+    names = ("base.html", "reproduce.html", "hard.html")
+    texts = {name: (folder / name).read_text(encoding="utf-8") for name in names}
+    environment = Environment(
+        loader=DictLoader(texts),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["figure"] = lambda picture: Markup(inline(picture.svg, picture.title))
+    return environment.get_template(template).render(**values)
+
+
+def reproduce_page(results: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
+    """The report of `semicyclic reproduce`."""
+    order = sorted(results["accuracy"], key=lambda key: -results["accuracy"][key]["mean"][-1])
+    chain = results["matrices"]["single_chain"][-1]
+    low = min(min(row) for row in chain)
+    high = max(max(row) for row in chain)
+    return page(
+        "reproduce.html",
+        results=results,
+        pictures=pictures,
+        names=NAMES,
+        order=order,
+        reading=reading(results),
+        chain=chain,
+        depth=lambda value: round(100 * (value - low) / (high - low or 1)),
+    )
