@@ -1,13 +1,8 @@
 """The command line: each command reads, calls and writes."""
 
-import csv
-import io
 import json
-import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +15,7 @@ from semicyclic import __version__
 if TYPE_CHECKING:
     from semicyclic.data.tweets import Tweets
     from semicyclic.experiments.approaches import Steps
-    from semicyclic.experiments.reproduce import Experiment
+    from semicyclic.show.terminal import Tell
 
 app = App(
     name="semicyclic",
@@ -135,7 +130,10 @@ def reproduce(
     """
     from semicyclic.experiments import protocol
     from semicyclic.experiments import reproduce as experiment
+    from semicyclic.show import terminal
     from semicyclic.show.drawing import check_installed
+    from semicyclic.show.figures import draw_all
+    from semicyclic.show.output import write_reproduction
 
     check_installed()
     if file is not None and download:
@@ -156,40 +154,29 @@ def reproduce(
     out.mkdir(parents=True, exist_ok=True)
     console = Console()
     started = time.perf_counter()
-    with _progress(console) as tell:
+    with terminal.progress(console) as tell:
         tweets = _tweets(file, out if download else None, rows, vocabulary, tell)
         ingest = time.perf_counter() - started
         found = experiment.run_experiment(tweets, plan, progress=tell)
         stand_in = file is None and not download
         results = experiment.described(found, plan, tweets, protocol=as_, stand_in=stand_in)
-        results["seconds"] = {"ingest": ingest, **results["seconds"], "total": time.perf_counter() - started}
         tell(1.0, "drawing")
-        _write_reproduction(out, results)
-    _print_reproduction(console, results, plan, as_)
+        pictures = draw_all(results)
+        results["seconds"] = {"ingest": ingest, **results["seconds"], "total": time.perf_counter() - started}
+        write_reproduction(out, results, pictures)
+    console.print(terminal.reproduction(results))
+    console.print(
+        f"{len(tweets):,} {'made-up ' if stand_in else ''}rows, {blocks} blocks, {cycles} days, as the {as_} "
+        f"has it, seed {seed}. Prod's chains are projected onto a ball of radius {radius:g}.",
+        highlight=False,
+    )
     console.print(
         f"{time.perf_counter() - started:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True
     )
 
 
-Tell = Callable[[float, str], None]
-
-
-@contextmanager
-def _progress(console: Console) -> Iterator[Tell]:
-    """A bar on a terminal, silence in a pipe."""
-    if not console.is_terminal:
-        yield lambda _, __: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-        yield lambda done, what: bar.update(task, completed=done, description=what)
-
-
 def _tweets(
-    file: Path | None, folder: Path | None, rows: int | None, vocabulary: int, tell: Tell
+    file: Path | None, folder: Path | None, rows: int | None, vocabulary: int, tell: "Tell"
 ) -> "Tweets":
     """The rows of a file, of one fetched into `folder`, or of the stand-in."""
     from semicyclic.data import standin, tweets
@@ -209,64 +196,15 @@ def _tweets(
     )
 
 
-def _write(path: Path, data: bytes | str) -> None:
-    """Write a file so that it is whole or not there."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
-    os.replace(part, path)
-
-
-def _write_reproduction(out: Path, results: Mapping[str, Any]) -> None:
-    from semicyclic.show.figures import draw_all
-    from semicyclic.show.report import reproduce_page
-
-    pictures = draw_all(results)
-    for picture in pictures:
-        _write(out / f"{picture.name}.svg", picture.svg)
-        _write(out / f"{picture.name}.png", picture.png)
-    _write(out / "report.html", reproduce_page(results, pictures))
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["approach", "repetition", "day", "accuracy", "log_loss"])
-    scores = results["repetitions"]
-    for key, repetitions in scores["accuracy"].items():
-        for number, days in enumerate(repetitions):
-            for day, value in enumerate(days):
-                writer.writerow([key, number + 1, day + 1, value, scores["log_loss"][key][number][day]])
-    _write(out / "results.csv", table.getvalue())
-    _write(out / "results.json", json.dumps(results, indent=1) + "\n")
-
-
-def _print_reproduction(console: Console, results: Mapping[str, Any], plan: "Experiment", as_: str) -> None:
-    from semicyclic.show.figures import NAMES
-
-    data, accuracy, loss = results["data"], results["accuracy"], results["log_loss"]
-    what = "stand-in data" if data["stand_in"] else "the file's data"
-    table = Table(title=f"Accuracy and log loss, {what}, mean of {plan.repetitions} repetition(s)")
-    table.add_column("approach", no_wrap=True)
-    for head in ("day 1", "last day", "sd", "log loss", "step"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for key in sorted(accuracy, key=lambda key: -accuracy[key]["mean"][-1]):
-        mean, std = accuracy[key]["mean"], accuracy[key]["std"]
-        steps = ", ".join(f"{size:g}" for size in results["step_sizes"][key])
-        scores = f"{mean[0]:.4f}", f"{mean[-1]:.4f}", f"{std[-1]:.4f}"[1:], f"{loss[key]['mean'][-1]:.4f}"
-        table.add_row(NAMES[key], *scores, steps)
-    console.print(table)
-    console.print(
-        f"{data['rows']:,} {'made-up ' if data['stand_in'] else ''}rows, {plan.protocol.blocks} blocks, {plan.protocol.cycles} days, as the {as_} "
-        f"has it, "
-        f"seed {plan.seed}. Prod's chains are projected onto a ball of radius {plan.radius:g}.",
-        highlight=False,
-    )
-
-
 @app.command
 def theory(
     *,
     B: Annotated[float, Parameter(name="--B", help="The norm of the solutions competed with.")] = 1.0,
-    K: Annotated[int, Parameter(name="--K", help="Cycles.")] = 5,
-    m: Annotated[int, Parameter(name="--m", help="Blocks a cycle.")] = 6,
-    n: Annotated[int, Parameter(name="--n", help="Steps a block.")] = 50_000,
+    K: Annotated[int | None, Parameter(name="--K", help="Cycles: 5 unless given, 4 with --hard.")] = None,
+    m: Annotated[int | None, Parameter(name="--m", help="Blocks a cycle: 6 unless given.")] = None,
+    n: Annotated[
+        int | None, Parameter(name="--n", help="Steps a block: 50,000 unless given, 250 with --hard.")
+    ] = None,
     epsilon: Annotated[float | None, Parameter(help="Also tell the cycles needed to come so near.")] = None,
     hard: Annotated[
         bool, Parameter(negative=(), help="Run every method on the hard instances, and write a report.")
@@ -276,8 +214,8 @@ def theory(
 ) -> None:
     """Print every bound of the paper, as stated and as corrected, and what it means in cycles.
 
-    The default is the paper's example: a keyboard's model, trained for 1.5 million steps in five
-    days of six blocks. With --hard the lower bounds are shown at work instead.
+    The default is the paper's example: a keyboard's model, trained for five days of six blocks with
+    50,000 steps each. With --hard the lower bounds are shown at work instead.
 
     Example: semicyclic theory --B 1 --K 5 --m 6 --n 50000 --epsilon 0.001
 
@@ -285,9 +223,15 @@ def theory(
     """
     console = Console()
     if hard:
-        _hard(console, seed, Path("theory") if out is None else out)
+        if m is not None or epsilon is not None:
+            raise ValueError("the hard instances have two blocks: leave out --m and --epsilon")
+        shape = {"radius": B, "cycles": 4 if K is None else K, "steps": 250 if n is None else n}
+        _hard(console, seed, Path("theory") if out is None else out, shape)
         return
+    K, m, n = 5 if K is None else K, 6 if m is None else m, 50_000 if n is None else n
     from semicyclic.method.theory import Setting, hurts_from
+    from semicyclic.show import terminal
+    from semicyclic.show.output import write_json
 
     setting = Setting(cycles=K, blocks=m, steps=n, radius=B)
     rows = [(row.quantity, row.bound, row.holds) for row in setting.table()]
@@ -309,21 +253,14 @@ def theory(
             ("one model, cyclic, smooth", setting.cycles_cyclic_smooth(epsilon), "at least; paper: order"),
         ]
     console.print(
-        f"K = {K:,} cycles of m = {m:,} blocks with n = {n:,} steps each, T = {setting.total:,}; B = "
-        f"{B:g}, G = 1",
+        f"K = {K:,}, m = {m:,}, n = {n:,}: T = {setting.total:,} steps; B = {B:g}, G = 1",
         highlight=False,
     )
     parts = [("Bounds", rows), ("Steps and rates", steps)]
     if needed:
         parts.append((f"Cycles for an excess of {epsilon:g}", needed))
     for title, lines in parts:
-        table = Table("quantity", title=title, title_justify="left")
-        table.add_column("paper", justify="right", no_wrap=True)
-        table.add_column("corrected", justify="right", no_wrap=True)
-        table.add_column("holds")
-        for name, bound, holds in lines:
-            table.add_row(name, _figure(bound.paper), _figure(bound.corrected), holds)
-        console.print(table)
+        console.print(terminal.bounds(title, lines))
     console.print(
         f"The lower bound exceeds the i.i.d. rate from {hurts_from(K):,} steps a cycle on; here there are "
         f"{m * n:,}.",
@@ -341,15 +278,8 @@ def theory(
                 for title, lines in (("bounds", rows), ("steps", steps), ("cycles", needed))
             },
         }
-        _write(out / "results.json", json.dumps(results, indent=1) + "\n")
+        write_json(out / "results.json", results)
         console.print(f"written: {out / 'results.json'}", highlight=False, soft_wrap=True)
-
-
-def _figure(value: float) -> str:
-    """A number for people; a dash where there is none."""
-    if value != value:
-        return "-"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _plain(value: float) -> float | None:
@@ -357,43 +287,32 @@ def _plain(value: float) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def _hard(console: Console, seed: int, out: Path) -> None:
+def _hard(console: Console, seed: int, out: Path, shape: dict[str, Any]) -> None:
     from semicyclic.experiments.hardness import run_hard
     from semicyclic.experiments.reproduce import versions
+    from semicyclic.show import terminal
     from semicyclic.show.drawing import check_installed
-    from semicyclic.show.hard import draw_hard, hard_page
+    from semicyclic.show.output import write_hard
 
     if seed < 0:
         raise ValueError(f"--seed {seed}: must be 0 or more")
     check_installed()
     out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    with _progress(console) as tell:
-        found = run_hard(seed=seed, progress=tell)
+    with terminal.progress(console) as tell:
+        found = run_hard(seed=seed, **shape, progress=tell)
     results: dict[str, Any] = {
         "experiment": "Semi-Cyclic SGD (ICML 2019), Sections 3 and 4",
         **found,
         "seconds": {"total": time.perf_counter() - started},
         "versions": versions(),
     }
-    pictures = draw_hard(results)
-    for picture in pictures:
-        _write(out / f"{picture.name}.svg", picture.svg)
-        _write(out / f"{picture.name}.png", picture.png)
-    _write(out / "report.html", hard_page(results, pictures))
-    _write(out / "results.json", json.dumps(results, indent=1) + "\n")
-    against = results["lipschitz_against_steps"]
-    table = Table(title="Excess over the best single model, Lipschitz instance, K = 4, each at its best step")
-    table.add_column("method")
-    for steps in against["at"]:
-        table.add_column(f"n = {steps:,}", justify="right", no_wrap=True)
-    for name, values in against["excess"].items():
-        table.add_row(name, *(f"{value:+.4f}" for value in values))
-    console.print(table)
+    write_hard(out, results)
+    console.print(terminal.hardness(results))
     console.print(
         "One model on cyclic data stays above the lower bound however many steps a block has and however "
-        "it is tuned; "
-        "shuffled data and pluralistic averages do not. Below zero: better than any single model.",
+        "it is tuned; shuffled data and pluralistic averages do not. Below zero: better than any single "
+        "model.",
         highlight=False,
     )
     console.print(
@@ -408,6 +327,9 @@ def main(words: list[str] | None = None) -> None:
     except (ValueError, OSError, ArithmeticError) as error:
         print(f"semicyclic: {error}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        print("semicyclic: stopped", file=sys.stderr)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -238,7 +238,9 @@ def run_hard(
     progress: Callable[[float, str], None] = lambda _, __: None,
 ) -> dict[str, Any]:
     """Excess against K and against n of every method, phi itself, and the cases of Section 4."""
-    by_cycles, by_steps = BY_CYCLES, tuple(n for n in BY_STEPS if n <= 4 * steps)
+    if steps < 1 or cycles < 1:
+        raise ValueError(f"--K {cycles} --n {steps}: both must be at least 1")
+    by_cycles, by_steps = BY_CYCLES, tuple(n for n in BY_STEPS if n <= max(4 * steps, BY_STEPS[0]))
     jobs = [("cycles", smooth, K, steps) for smooth in (False, True) for K in by_cycles]
     jobs += [("steps", smooth, cycles, n) for smooth in (False, True) for n in by_steps]
     found: dict[str, Any] = {}
