@@ -61,8 +61,9 @@ def test_the_demo_runs_in_memory_too(
 
 
 def test_help_has_an_example() -> None:
-    assert "Example: semicyclic demo" in call("demo", "--help").stdout
-    assert "demo" in call("--help").stdout
+    for command in ("demo", "reproduce", "theory"):
+        assert f"Example: semicyclic {command}" in call(command, "--help").stdout
+        assert command in call("--help").stdout
     assert call("--version").stdout.strip() == sc.__version__
 
 
@@ -73,6 +74,18 @@ def test_help_has_an_example() -> None:
         (("demo", "--seed", "x"), 2, "Invalid value for --seed"),
         (("demo", "--out", "/dev/null/x"), 1, "semicyclic: "),
         (("dance",), 2, "dance"),
+        (("reproduce", "/none.csv"), 1, "semicyclic: /none.csv: No such file or directory\n"),
+        (("reproduce", "x.csv", "--download"), 1, "semicyclic: give either FILE or --download, not both\n"),
+        (("reproduce", "x.csv", "--rows", "10"), 1, "--rows is the size of the stand-in"),
+        (("reproduce", "--grid", "--step-size", "1"), 1, "give either --grid or --step-size, not both\n"),
+        (("reproduce", "--step-size", "1", "0"), 1, "semicyclic: --step-size 0: must be a positive number\n"),
+        (("reproduce", "--as", "song"), 2, 'Invalid value "song" for --as'),
+        (("reproduce", "--rows", "300"), 1, "row(s) to be tested on: choose fewer --blocks"),
+        (("theory", "--K", "0"), 1, "semicyclic: cycles=0: must be a whole number, at least 1\n"),
+        (("theory", "--epsilon", "0"), 1, "semicyclic: epsilon=0.0: must be positive\n"),
+        (("theory", "--hard", "--m", "6"), 1, "the hard instances have two blocks: leave out --m"),
+        (("theory", "--hard", "--n", "0"), 1, "--K 4 --n 0: both must be at least 1"),
+        (("theory", "--hard", "--seed", "-1"), 1, "--seed -1: must be 0 or more"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(words: tuple[str, ...], code: int, sentence: str) -> None:
@@ -81,3 +94,164 @@ def test_what_cannot_be_done_is_said_in_a_sentence(words: tuple[str, ...], code:
     assert done.returncode == code or code == 2
     assert sentence in done.stderr + done.stdout
     assert "Traceback" not in done.stderr
+
+
+# ------------------------------------------------------------------------------ golden
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def masked(text: str) -> str:
+    """Without figures, and rows of the table in the order of their words: scores differ by machine."""
+    lines = [re.sub(r"[\d.,]*\d", "#", line) for line in text.splitlines()]
+    return "\n".join(re.sub(r" +", " ", line).rstrip() for line in sorted(lines)) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("theory", ()),
+        ("theory-small", ("--B", "2", "--K", "3", "--m", "5", "--n", "40", "--epsilon", "0.05")),
+    ],
+)
+def test_theory_prints_what_it_always_did(name: str, words: tuple[str, ...]) -> None:
+    done = call("theory", *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout == (GOLDEN / f"{name}.txt").read_text()
+
+
+def test_theory_writes_its_bounds(tmp_path: Path) -> None:
+    assert call("theory", "--epsilon", "0.001", "--out", str(tmp_path)).returncode == 0
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["settings"] == {"B": 1.0, "K": 5, "m": 6, "n": 50_000, "epsilon": 0.001}
+    assert results["bounds"]["lower bound, Lipschitz"]["corrected"] == pytest.approx(3 / (256 * 5))
+    assert results["cycles"]["one model, cyclic data"]["corrected"] == 12
+    assert results["steps"]["step of a block's own chain"]["paper"] is None
+
+
+def test_reproduce_prints_what_it_always_did(tmp_path: Path) -> None:
+    """On a file in Sentiment140's layout, so on the way a user goes."""
+    from semicyclic.data import standin
+
+    file = tmp_path / "small.csv"
+    file.write_bytes(b"".join(part.tobytes() for part in standin.make(12_000)))
+    done = call("reproduce", str(file), "--out", str(tmp_path / "out"), "--repetitions", "2", "--seed", "3")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    shown = done.stdout.replace(str(tmp_path), "DIR")
+    assert masked(shown) == (GOLDEN / "reproduce.txt").read_text()
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["data"] == {
+        "name": "a file in Sentiment140's layout",
+        "stand_in": False,
+        "rows": 12_000,
+        "positive": 6_000,
+    }
+    assert "Stand-in" not in (tmp_path / "out" / "report.html").read_text()
+    table = (tmp_path / "out" / "results.csv").read_text().splitlines()
+    assert table[0] == "approach,repetition,day,accuracy,log_loss"
+    assert len(table) == 1 + 14 * 2 * 10
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--as", "script", "--batch-size", "32"),
+        ("--skew", "none", "--blocks", "2", "--passes", "2"),
+        ("--grid",),
+    ],
+)
+def test_reproduce_has_other_ways(options: tuple[str, ...], tmp_path: Path) -> None:
+    done = call(
+        "reproduce",
+        "--rows",
+        "12000",
+        "--repetitions",
+        "1",
+        "--cycles",
+        "3",
+        "--out",
+        str(tmp_path),
+        *options,
+    )
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert all(len(values["mean"]) == 3 for values in results["accuracy"].values())
+    if options[0] == "--as":
+        assert results["settings"]["skew"] == "drop"
+        assert results["choices"][0]["here"] == "as the script"
+    if options[0] == "--grid":
+        tried = [steps[0] for steps in results["settings"]["step_sizes"]]
+        assert tried == pytest.approx([0.2, 0.43, 0.928, 2.0, 4.3])
+    if options[0] == "--skew":
+        assert results["labels"]["raw"] == results["labels"]["skewed"]
+        assert results["settings"]["block_labels"] == ["00:00-12:00", "12:00-24:00"]
+
+
+def test_hard_shows_the_bound_that_one_model_cannot_pass(tmp_path: Path) -> None:
+    done = call("theory", "--hard", "--n", "25", "--out", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "One model on cyclic data stays above the lower bound" in done.stdout
+    results = json.loads((tmp_path / "results.json").read_text())
+    for kind in ("lipschitz", "smooth"):
+        for against in ("steps", "cycles"):
+            excess = results[f"{kind}_against_{against}"]["excess"]
+            for name in (*results["methods"], "each block minimised"):
+                assert all(e >= b for e, b in zip(excess[name], excess["lower bound"], strict=True)), name
+            assert excess["pluralistic average"][-1] < excess["lower bound"][-1]
+        n = results[f"{kind}_against_steps"]["excess"]
+        assert (
+            n["pluralistic average, step of Theorem 3"][-1] < n["pluralistic average, step of Theorem 3"][0]
+        )
+    cases = results["section4"]["cases"]
+    for reader in ("pluralistic average", "separate average"):
+        assert cases["orthogonal"][reader]["mean"] == pytest.approx(
+            cases["orthogonal"]["pluralistic average"]["mean"]
+        )
+    assert (
+        cases["opposite"]["separate average"]["mean"][-1]
+        < 0.2 * cases["opposite"]["pluralistic average"]["mean"][-1]
+    )
+    assert (
+        cases["identical"]["pluralistic average"]["mean"][-1]
+        < 0.5 * cases["identical"]["separate average"]["mean"][-1]
+    )
+    page = (tmp_path / "report.html").read_text()
+    assert page.count("<svg") == 6
+    for name in ("lipschitz-steps", "lipschitz-cycles", "smooth-steps", "smooth-cycles", "phi", "section4"):
+        assert (tmp_path / f"{name}.svg").exists()
+        assert (tmp_path / f"{name}.png").exists()
+
+
+def test_without_the_extra_the_sentence_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    import importlib.util
+
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    for words in (["reproduce"], ["theory", "--hard"]):
+        with pytest.raises(SystemExit) as end:
+            cli.main([*words, "--out", str(tmp_path / "none")])
+        assert end.value.code == 1
+        assert "pip install 'semicyclic[report]'" in capsys.readouterr().err
+        assert not (tmp_path / "none").exists()
+
+
+def test_progress_is_shown_on_a_terminal_and_stopping_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from semicyclic.experiments import reproduce
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "--rows", "12000", "--repetitions", "1", "--out", str(tmp_path)])
+    assert "training and testing" in capsys.readouterr().out
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(reproduce, "run_experiment", stop)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["reproduce", "--rows", "12000", "--out", str(tmp_path)])
+    assert end.value.code == 130

@@ -324,7 +324,11 @@ def main(words: list[str] | None = None) -> None:
     """Run a command; say what went wrong in one sentence and exit with 1."""
     try:
         app(sys.argv[1:] if words is None else words)
-    except (ValueError, OSError, ArithmeticError) as error:
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        print(f"semicyclic: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
+        sys.exit(1)
+    except (ValueError, ArithmeticError) as error:
         print(f"semicyclic: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:

@@ -36,6 +36,8 @@ APPROACHES = {
 }
 MEASURES = {"accuracy": measure.accuracy, "log_loss": measure.log_loss}
 CLASSES = (False, True)
+# Bytes for what a run keeps per visit: every day must be there to be read out.
+MEMORY = 8 * 2**30
 
 
 class Steps(NamedTuple):
@@ -89,21 +91,23 @@ def fit(data: Data, protocol: Protocol, start: Start, steps: Steps, radius: floa
     """Train every approach and read it out at the end of every day."""
     one, own = steps.single * protocol.scale, steps.separate * protocol.scale
     days = range(protocol.cycles)
-    single = train.pluralistic(data.cyclic, step_size=one, start=start.one)
-    separate = train.separate(data.cyclic, step_size=own, start=start.each)
-    ideal = train.pluralistic(data.mixed, step_size=one, start=start.one)
-    unskewed = train.pluralistic(data.unskewed, step_size=one, start=start.one)
-    hour = train.consensus(data.hour, step_size=one, start=start.hour)
+    kept: Any = {"memory": MEMORY}
+    single = train.pluralistic(data.cyclic, step_size=one, start=start.one, **kept)
+    separate = train.separate(data.cyclic, step_size=own, start=start.each, **kept)
+    ideal = train.pluralistic(data.mixed, step_size=one, start=start.one, **kept)
+    unskewed = train.pluralistic(data.unskewed, step_size=one, start=start.one, **kept)
+    hour = train.consensus(data.hour, step_size=one, start=start.hour, **kept)
     chains = ((basis.single, one), (basis.separate, own))
-    ada = train.hedged(data.cyclic, chains=chains, start=start.one)
+    ada = train.hedged(data.cyclic, chains=chains, start=start.one, **kept)
     prod = train.hedged(
         data.cyclic,
         chains=chains,
         hedge=_prod(data.cyclic, radius),
         radius=radius,
         start=_inside(start.one, radius),
+        **kept,
     )
-    residual = train.residual(data.cyclic, step_size=one, start=start.one)
+    residual = train.residual(data.cyclic, step_size=one, start=start.one, **kept)
     tails = [single.tail((k + 2) // 2, through=k).weights for k in days]
     return Bank(
         {

@@ -175,7 +175,8 @@ def _tests(protocol: Protocol, groups: list[Array]) -> tuple[Array, Array]:
         if protocol.cuts_tests:
             size -= size % protocol.batch_size
         if size == 0:
-            raise ValueError(_empty(protocol, i, len(own), "to be tested on"))
+            whole = f", and a minibatch takes {protocol.batch_size}" if protocol.cuts_tests else ""
+            raise ValueError(_empty(protocol, i, len(own), f"to be tested on{whole}"))
         kept.append(own[:size])
     return np.concatenate(kept), np.repeat(np.arange(len(kept)), [len(own) for own in kept])
 

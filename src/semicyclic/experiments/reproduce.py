@@ -31,6 +31,8 @@ Array = npt.NDArray[Any]
 LEARNING_RATES = (0.1, 0.215, 0.464, 1.0, 2.15)
 PAPER = Steps(single=2 * 0.464, separate=2 * 1.0)
 GRANULARITY = (1, 2, 6, 24, 144, 1440)
+# Numbers a set of matrices may have at most to be written.
+LARGEST = 100_000
 GRAINS = ("pluralistic_average", "per_component_average")
 # Paired differences worth a line of their own: which, than which.
 CONTRASTS = (
@@ -132,6 +134,7 @@ def run_experiment(
         name: {key: values.tolist() for key, values in scores[name].items()} for name in MEASURES
     }
     result["differences"] = {name: _differences(scores[name]) for name in MEASURES}
+    result["two_blocks"] = _two_blocks(repetitions, best["consensus"])
     result["matrices"] = _matrices(repetitions, best)
     result["labels"] = _labels(tweets.positive, base, plan, seeds[0])
     result["granularity"] = {
@@ -293,19 +296,37 @@ def _differences(scores: dict[str, Array]) -> list[dict[str, Any]]:
     return out
 
 
+def _two_blocks(repetitions: list[Any], best: int) -> dict[str, Any]:
+    """The single chain after every block of every day, on the midnight and on the noon block."""
+    table = np.stack([found[best][1]["consensus"] for found in repetitions])
+    m = table.shape[-1]
+    flat = table.reshape(len(table), -1, m)
+    return {"midnight": _spread(flat[:, :, 0]), "noon": _spread(flat[:, :, m // 2])}
+
+
 def _matrices(repetitions: list[Any], best: dict[str, int]) -> dict[str, Any]:
-    """Accuracy of every model on every block, the mean over repetitions; of the single chain every day's."""
+    """Accuracy of every model on every block, mean over repetitions, on the last day.
+
+    Of the single chain, whose mean is the consensus and whose diagonal the pluralistic score, on
+    every day as well. Left out where they would be too large to be read.
+    """
+    first = repetitions[0][0][1]
+    if first["consensus"].size > LARGEST:
+        return {}
     out: dict[str, Any] = {}
-    for key in repetitions[0][0][1]:
-        if key in ("consensus_average", "iid_average"):
-            continue  # one model has no matrix
-        table = np.stack([found[best[key]][1][key] for found in repetitions])
+    for key in (
+        "consensus",
+        "iid",
+        "iid_unskewed",
+        "per_component",
+        "per_component_average",
+        "pluralistic_average",
+    ):
+        table = np.stack([found[best[key]][1][key] for found in repetitions]).mean(axis=0)
+        name = "single_chain" if key == "consensus" else key
+        out[name] = table[-1].tolist()
         if key == "consensus":
-            out["single_chain"] = table.mean(axis=0).tolist()
-            spread = table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros(table.shape[1:])
-            out["single_chain_std"] = spread.tolist()
-        else:
-            out[key] = table[:, -1].mean(axis=0).tolist()
+            out["single_chain_by_day"] = table.tolist()
     return out
 
 

@@ -80,19 +80,15 @@ def _finish(figure: "Figure", results: Results, name: str, title: str, caption: 
 
 
 def _two_blocks(results: Results, name: str, title: str, caption: str) -> Picture:
-    mean, std = (np.array(results["matrices"][key]) for key in ("single_chain", "single_chain_std"))
-    K, m, _ = mean.shape
+    settings = results["settings"]
+    K, m, labels = settings["cycles"], settings["blocks"], settings["block_labels"]
     days = 1 + (np.arange(K * m) + 1) / m
-    labels = results["settings"]["block_labels"]
+    looks = (("midnight", 0, BLUE), ("noon", m // 2, ORANGE))
     with drawing(3.1) as (figure, axes):
-        for block, colour, word in ((0, BLUE, "midnight"), (m // 2, ORANGE, "noon")):
-            if block == 0 and m == 1:
-                word = "whole day"
-            line, band = mean[:, :, block].ravel(), std[:, :, block].ravel()
-            axes.plot(days, line, color=colour, label=f"{word} block, {labels[block]}")
-            axes.fill_between(days, line - band, line + band, color=colour, alpha=0.2, linewidth=0)
-            if m == 1:
-                break
+        for word, block, colour in looks if m > 1 else looks[:1]:
+            mean, std = (np.array(results["two_blocks"][word][key]) for key in ("mean", "std"))
+            axes.plot(days, mean, color=colour, label=f"{word} block, {labels[block]}")
+            axes.fill_between(days, mean - std, mean + std, color=colour, alpha=0.2, linewidth=0)
         axes.set(xlabel="day of training", ylabel="accuracy", xlim=(1, K + 1))
         axes.set_xticks(range(1, K + 1, max(K // 10, 1)))
         legend(axes)

@@ -31,7 +31,7 @@ def page(template: str, **values: Any) -> str:
 def reproduce_page(results: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
     """The report of `semicyclic reproduce`."""
     order = sorted(results["accuracy"], key=lambda key: -results["accuracy"][key]["mean"][-1])
-    chain = results["matrices"]["single_chain"][-1]
+    chain = results["matrices"].get("single_chain", [[0.0]])
     low = min(min(row) for row in chain)
     high = max(max(row) for row in chain)
     return page(
