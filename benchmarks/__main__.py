@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calendar, chains, models
+from benchmarks import calendar, chains, models, paper
 from benchmarks.timing import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -22,6 +22,10 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "file": models.file,
     "locate": calendar.locate,
     "import": calendar.importing,
+    "ingest": paper.ingest,
+    "ingest-memory": paper.ingest_memory,
+    "protocol": paper.protocol_once,
+    "reproduce": paper.reproduce,
 }
 
 

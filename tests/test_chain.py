@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import semicyclic as sc
+from semicyclic.method import train
 from semicyclic.method.run import Run
 from tests import oracle
 from tests.streams import KINDS, LOSSES, WAYS, Case, case, seeds, trained
@@ -166,3 +168,19 @@ def test_a_long_run_that_is_projected_at_every_step_does_not_drift() -> None:
     made = case(3, radius=0.05, batch_size=1, n=4000)
     check_against_oracle(made, trained(made, "trace"), tolerance=1e-9, near=1e-9)
     check_against_oracle(made, trained(made, "table, lagging"), tolerance=1e-9, near=1e-9)
+
+
+def test_every_chain_may_have_a_start_of_its_own() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
+    block = np.tile(np.repeat([0, 1], 5), 4)
+    starts = rng.normal(size=(2, 1, 4))
+    both = train.separate(sc.Rows(X, y, block=block), 2, start=starts, batch_size=2)
+    for i in range(2):
+        own = block == i
+        rows = sc.Rows(X[own], y[own], block=np.zeros(20, int), cycle=np.repeat(np.arange(4), 5))
+        alone = train.separate(rows, 1, start=starts[i], batch_size=2, classes=(0, 1))
+        assert np.allclose(both.last().weights[i], alone.last().weights[0], atol=1e-6)
+        assert np.allclose(both.mean().weights[i], alone.mean().weights[0], atol=1e-6)
+    with pytest.raises(ValueError, match=r"start has shape \(3, 1, 4\)"):
+        train.separate(sc.Rows(X, y, block=block), 2, start=rng.normal(size=(3, 1, 4)))

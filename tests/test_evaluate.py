@@ -14,6 +14,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 import semicyclic as sc
 from semicyclic.method import certify, evaluate, train
+from semicyclic.method.evaluate import by_block
+from semicyclic.method.model import Pluralistic
 from tests.streams import LOSSES, case, seeds, trained
 
 Array = npt.NDArray[Any]
@@ -390,3 +392,22 @@ NO_CERTIFICATE: dict[str, tuple[Callable[[], object], str]] = {
 def test_what_cannot_be_certified_is_refused(call: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_any_weights_are_measured_on_every_block(outputs: int) -> None:
+    """`by_block` is a matrix whose models need not be one for each block."""
+    rng = np.random.default_rng(outputs)
+    loss = sc.loss.logistic if outputs == 1 else sc.loss.softmax(3)
+    classes = tuple(range(max(outputs, 2)))
+    rows = sc.Rows(
+        rng.normal(size=(300, 4)), rng.integers(0, len(classes), 300), block=rng.integers(0, 3, 300)
+    )
+    weights = rng.normal(size=(90, outputs, 5)).astype(np.float32)
+    for how in (sc.measure.accuracy, sc.measure.log_loss):
+        found = by_block(weights, rows, 3, loss=loss, classes=classes, measure=how)
+        models = [Pluralistic(weights[k : k + 3], 3, loss, classes) for k in range(0, 90, 3)]
+        expected = np.concatenate([each.values for each in sc.matrices(models, rows, measure=how)])
+        assert np.allclose(found, expected, atol=1e-12)
+    with pytest.raises(ValueError, match="for auc use matrices"):
+        by_block(weights[:, :1], rows, 3, loss=sc.loss.logistic, classes=(0, 1), measure=sc.measure.auc)

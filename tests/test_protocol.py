@@ -155,7 +155,7 @@ def test_a_block_without_rows_is_named() -> None:
         ValueError, match=r"block 0 \(00:00-04:00\) has 100 row\(s\) and a minibatch takes 128"
     ):
         protocol.cyclic(script(), rows, nothing_at_noon, 500, rng)
-    with pytest.raises(ValueError, match="block 0 .* has 100 .* to be tested on, and a minibatch takes 128"):
+    with pytest.raises(ValueError, match=r"block 0 .* has 100 .* to be tested on, and a minibatch takes 128"):
         protocol.tests(script(), rows, nothing_at_noon)
     with pytest.raises(ValueError, match="to learn from in 10 days"):
         protocol.cyclic(script(batch_size=1), np.arange(12), np.repeat(np.arange(6), 2), 12, rng)

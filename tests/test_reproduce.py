@@ -18,11 +18,11 @@ from semicyclic.data.datasets import Corpus
 from semicyclic.data.tweets import Tweets, read, read_file
 from semicyclic.experiments import approaches, protocol, reproduce
 from semicyclic.experiments.approaches import APPROACHES, CLASSES, Data, Steps
+from semicyclic.experiments.indicators import with_indicators
 from semicyclic.experiments.reproduce import Experiment, run_experiment
 from semicyclic.method import train
 from semicyclic.method.evaluate import matrices
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.pack import pack
 from semicyclic.method.rows import Rows
 from tests.test_tweets import SAMPLE, needs_sample
 
@@ -36,26 +36,20 @@ def tweets() -> Tweets:
 
 
 def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[Data, approaches.Start]:
-    rows = Rows(Corpus(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary)), tweets.positive)
+    corpus = Corpus(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
     block = how.block_of(tweets.second)
+    rows = Rows(corpus, tweets.positive, block=block)
     rng = np.random.default_rng(0)
     parts = protocol.split(len(tweets), rng)
-    order = protocol.cyclic(
-        how, protocol.skewed(how, parts.train, tweets.positive, block, rng), block, len(parts.train), rng
-    )
+    kept = protocol.skewed(how, parts.train, tweets.positive, block, rng)
+    order = protocol.cyclic(how, kept, block, len(parts.train), rng)
     tested = protocol.tests(how, parts.test, block)
     dealt = protocol.dealt(how, parts.test)
-
-    def placed(order: protocol.Order) -> Rows:
-        return rows[order.rows].placed(order.block, order.cycle)
-
-    settings: Any = {"loss": how.loss, "batch_size": how.batch_size, "classes": CLASSES}
-    cyclic, hour = approaches.prepare(placed(order), how)
     data = Data(
-        cyclic,
-        pack(placed(protocol.mixed(order, rng)), how.blocks, **settings),
-        pack(placed(protocol.unskewed(how, parts.train, rng)), how.blocks, **settings),
-        hour,
+        reproduce._packed(rows, how, order),
+        reproduce._packed(rows, how, protocol.mixed(order, rng)),
+        reproduce._packed(rows, how, protocol.unskewed(how, parts.train, rng)),
+        reproduce._packed(with_indicators(rows, how.blocks), how, order),
         rows[tested[0]].placed(tested[1]),
         rows[dealt[0]].placed(dealt[1]),
     )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import semicyclic as sc
 from semicyclic.method import pack as packing
 from semicyclic.method import rows as module
+from semicyclic.method.pack import Order
 from semicyclic.method.rows import join
 from tests import oracle
 from tests.streams import case, seeds
@@ -208,3 +209,58 @@ def test_wide_rows_have_wider_column_numbers() -> None:
         packed = sc.pack(sc.Rows(X, [0, 1], block=[0, 0]), 1, loss=sc.loss.logistic)
         assert packed.layout.columns.dtype == kind
         assert packed.layout.columns.tolist() == [0, width - 1]
+
+
+@pytest.mark.parametrize("size", [50, 80_000])
+def test_packing_in_an_order_is_packing_the_rows_in_that_order(size: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(size, 6)) * (rng.random((size, 6)) < 0.4)
+    rows = sc.Rows(X, rng.integers(0, 2, size), weight=rng.random(size))
+    chosen = rng.integers(0, size, size + 7)
+    cycle, block = np.divmod(np.arange(size + 7) * 12 // (size + 7), 4)
+    order = Order(chosen, cycle, block)
+    one = sc.pack(rows, 4, loss=sc.loss.logistic, batch_size=5, order=order)
+    other = sc.pack(rows[chosen].placed(block, cycle), 4, loss=sc.loss.logistic, batch_size=5)
+    for mine, its in zip(one.layout, other.layout, strict=True):
+        assert np.array_equal(mine, its)
+    assert np.array_equal(one.cycle, other.cycle)
+    assert one.steps.tolist() == other.steps.tolist()
+
+
+@pytest.mark.parametrize(
+    ("order", "sentence"),
+    [
+        (([0], [0], []), "a row, a cycle and a block"),
+        (([], [], []), "at least one"),
+        (([3], [0], [0]), "rows that are not there: there are 0 to 2"),
+        (([-1], [0], [0]), "rows that are not there"),
+        (([0], [0], [2]), "blocks that are not there: there are 0 to 1"),
+    ],
+)
+def test_an_order_names_rows_and_blocks_that_are_there(order: Any, sentence: str) -> None:
+    rows = sc.Rows(np.eye(3), [0, 1, 0])
+    with pytest.raises(ValueError, match=sentence):
+        sc.pack(rows, 2, loss=sc.loss.logistic, order=Order(*(np.array(each, int) for each in order)))
+
+
+def test_many_rows_are_taken_in_any_order_as_few_are() -> None:
+    """From 65,536 rows on a compiled copy does what NumPy does for fewer."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(70_000, 3)) * (rng.random((70_000, 3)) < 0.5)
+    rows = sc.Rows(X, np.arange(70_000), block=np.arange(70_000) % 5)
+    chosen = rng.integers(-70_000, 70_000, 70_000)
+    taken = rows[chosen]
+    assert taken.labels is not None
+    assert taken.block is not None
+    assert np.array_equal(taken.labels, np.arange(70_000)[chosen])
+    assert np.array_equal(taken.block, (np.arange(70_000) % 5)[chosen])
+    for k in range(0, 70_000, 7001):
+        one, cells = rows[chosen[k : k + 1]], slice(taken.indptr[k], taken.indptr[k + 1])
+        assert np.array_equal(one.indices, taken.indices[cells])
+        assert np.array_equal(one.values, taken.values[cells])
+    moved = taken.placed(np.zeros(70_000, int))
+    assert moved.block is not None
+    assert not moved.block.any()
+    assert taken.block.any()
+    with pytest.raises(ValueError, match="block"):
+        taken.placed([0, 1])

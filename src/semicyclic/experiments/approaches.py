@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.experiments.indicators import with_indicators
 from semicyclic.experiments.protocol import Protocol
 from semicyclic.method import basis, measure, train
 from semicyclic.method.evaluate import by_block
 from semicyclic.method.hedge import Prod, prod_rate, steps_needed
-from semicyclic.method.pack import Packed, pack
+from semicyclic.method.pack import Packed
 from semicyclic.method.rows import Rows
 
 Array = npt.NDArray[Any]
@@ -78,13 +77,6 @@ def starts(protocol: Protocol, width: int, rng: np.random.Generator) -> Start:
     outputs, m = protocol.loss.outputs, protocol.blocks
     shapes = (outputs, width + 1), (m, outputs, width + 1), (outputs, width + m + 1)
     return Start(*(rng.normal(size=shape) if protocol.random_start else np.zeros(shape) for shape in shapes))
-
-
-def prepare(rows: Rows, protocol: Protocol) -> tuple[Packed, Packed]:
-    """Packed rows, without and with the hour as a feature."""
-    how: dict[str, Any] = {"loss": protocol.loss, "batch_size": protocol.batch_size, "classes": CLASSES}
-    plain = pack(rows, protocol.blocks, **how)
-    return plain, pack(with_indicators(rows, protocol.blocks), protocol.blocks, **how)
 
 
 def fit(data: Data, protocol: Protocol, start: Start, steps: Steps, radius: float) -> Bank:

@@ -13,20 +13,13 @@ import numpy.typing as npt
 
 from semicyclic.method import loss as losses
 from semicyclic.method.loss import Loss
+from semicyclic.method.pack import Order
 
 Array = npt.NDArray[Any]
 Skew = Callable[[Array, Array, int, np.random.Generator], Array]
 
 DAY = 86_400
 TRAINING = 0.9
-
-
-class Order(NamedTuple):
-    """Rows in the order in which they are learnt from, with the day and the block of each."""
-
-    rows: Array
-    cycle: Array
-    block: Array
 
 
 @dataclass(frozen=True)
@@ -64,8 +57,9 @@ class Protocol:
         return 1 / self.loss.outputs
 
     def block_of(self, second: Array) -> Array:
-        """The block of a second of the day."""
-        return second.astype(np.int64) * self.blocks // DAY
+        """The block of a second of the day, in the smallest integers that do: these are sorted fastest."""
+        block = second.astype(np.int64) * self.blocks // DAY
+        return block.astype(np.uint16 if self.blocks <= 2**16 else np.uint32)
 
     def label(self, block: int) -> str:
         """A block as a person says it."""
@@ -184,7 +178,7 @@ def _tests(protocol: Protocol, groups: list[Array]) -> tuple[Array, Array]:
 def _groups(rows: Array, block: Array, blocks: int) -> list[Array]:
     """The rows of every block, each in the order they had."""
     own = block[rows]
-    order = np.argsort(own.astype(np.uint16) if blocks <= 2**16 else own, kind="stable")
+    order = np.argsort(own, kind="stable")
     return np.split(rows[order], np.searchsorted(own[order], np.arange(1, blocks)))
 
 

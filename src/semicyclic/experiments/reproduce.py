@@ -19,10 +19,11 @@ from semicyclic.data.tweets import Tweets
 from semicyclic.experiments import approaches, protocol
 from semicyclic.experiments.approaches import APPROACHES, CLASSES, MEASURES, Data, Steps
 from semicyclic.experiments.choices import choices
-from semicyclic.experiments.protocol import SKEWS, Order, Protocol
+from semicyclic.experiments.indicators import with_indicators
+from semicyclic.experiments.protocol import SKEWS, Protocol
 from semicyclic.method import train
 from semicyclic.method.evaluate import paired
-from semicyclic.method.pack import pack
+from semicyclic.method.pack import Order, Packed, pack
 from semicyclic.method.rows import Rows
 
 Array = npt.NDArray[Any]
@@ -98,8 +99,11 @@ def run_experiment(
     """Run it. The result is plain numbers, ready for JSON; the same for the same seed."""
     clock = Clock()
     corpus = Corpus(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
-    rows = Rows(corpus, tweets.positive)
     base = plan.protocol.block_of(tweets.second)
+    rows = Rows(corpus, tweets.positive, block=base)
+    began = time.perf_counter()
+    hour = with_indicators(rows, plan.protocol.blocks)
+    clock.add("train", began)
     seeds = np.random.SeedSequence(plan.seed).spawn(plan.repetitions)
     total = plan.repetitions * (len(plan.steps) + 1)
     done = 0
@@ -110,7 +114,7 @@ def run_experiment(
         progress(done / total, what)
 
     def repeat(seed: np.random.SeedSequence) -> list[Any]:
-        return _repetition(rows, base, plan, seed, clock, lambda: tick("training and testing"))
+        return _repetition(rows, hour, plan, seed, clock, lambda: tick("training and testing"))
 
     progress(0.0, "training and testing")
     with ThreadPoolExecutor(min(plan.repetitions, os.cpu_count() or 1)) as pool:
@@ -121,7 +125,7 @@ def run_experiment(
         )
 
         def grains(seed: np.random.SeedSequence) -> Array:
-            found = _granularity(rows, tweets.second, base, plan, chosen, seed, clock)
+            found = _granularity(rows, tweets.second, plan, chosen, seed, clock)
             tick("cutting the day ever finer")
             return found
 
@@ -201,7 +205,7 @@ def _generators(seed: np.random.SeedSequence) -> list[np.random.Generator]:
 
 def _repetition(
     rows: Rows,
-    base: Array,
+    hour: Rows,
     plan: Experiment,
     seed: np.random.SeedSequence,
     clock: Clock,
@@ -210,7 +214,7 @@ def _repetition(
     """For every step size: the scores by measure and approach, and the matrices."""
     began = time.perf_counter()
     split_rng, skew_rng, test_rng, order_rng, mixed_rng, ideal_rng, start_rng, _ = _generators(seed)
-    how, labels = plan.protocol, rows.labels
+    how, labels, base = plan.protocol, rows.labels, _narrow(rows)
     assert labels is not None
     parts = protocol.split(len(rows), split_rng)
     kept = protocol.skewed(how, parts.train, labels, base, skew_rng)
@@ -218,15 +222,11 @@ def _repetition(
     tested = protocol.skewed(how, parts.test, labels, base, test_rng)
     test = _tested(rows, *protocol.tests(how, tested, base))
     unskewed_test = _tested(rows, *protocol.dealt(how, parts.test))
-    cyclic, hour = approaches.prepare(_ordered(rows, order), how)
-    shuffled = _ordered(rows, protocol.mixed(order, mixed_rng))
-    dealt = _ordered(rows, protocol.unskewed(how, parts.train, ideal_rng))
-    packed: dict[str, Any] = {"loss": how.loss, "batch_size": how.batch_size, "classes": CLASSES}
     data = Data(
-        cyclic,
-        pack(shuffled, how.blocks, **packed),
-        pack(dealt, how.blocks, **packed),
-        hour,
+        _packed(rows, how, order),
+        _packed(rows, how, protocol.mixed(order, mixed_rng)),
+        _packed(rows, how, protocol.unskewed(how, parts.train, ideal_rng)),
+        _packed(hour, how, order),
         test,
         unskewed_test,
     )
@@ -244,8 +244,16 @@ def _repetition(
     return found
 
 
-def _ordered(rows: Rows, order: Order) -> Rows:
-    return rows[order.rows].placed(order.block, order.cycle)
+def _narrow(rows: Rows) -> Array:
+    """The blocks of rows in small integers, which are sorted faster."""
+    assert rows.block is not None
+    return rows.block.astype(np.uint16) if rows.block.max() < 2**16 else rows.block
+
+
+def _packed(rows: Rows, how: Protocol, order: Order, blocks: int | None = None) -> Packed:
+    """Rows in an order, ready to be learnt from."""
+    count = how.blocks if blocks is None else blocks
+    return pack(rows, count, loss=how.loss, batch_size=how.batch_size, classes=CLASSES, order=order)
 
 
 def _tested(rows: Rows, chosen: Array, block: Array) -> Rows:
@@ -347,7 +355,6 @@ def _labels(positive: Array, base: Array, plan: Experiment, seed: np.random.Seed
 def _granularity(
     rows: Rows,
     second: Array,
-    base: Array,
     plan: Experiment,
     steps: Steps,
     seed: np.random.SeedSequence,
@@ -360,7 +367,7 @@ def _granularity(
     any is joined to the one before it.
     """
     split_rng, skew_rng, test_rng, *_ = _generators(seed)
-    how, labels = plan.protocol, rows.labels
+    how, labels, base = plan.protocol, rows.labels, _narrow(rows)
     assert labels is not None
     began = time.perf_counter()
     parts = protocol.split(len(rows), split_rng)
@@ -372,7 +379,7 @@ def _granularity(
     for g, blocks in enumerate(plan.granularity):
         fine, used = _cut(second, kept, blocks)
         order = _evenly(kept, fine[kept], how.cycles, used)
-        packed = pack(_ordered(rows, order), used, loss=how.loss, batch_size=how.batch_size, classes=CLASSES)
+        packed = _packed(rows, how, order, used)
         here = test.placed(fine[tested].astype(np.int64))
         runs = (
             train.pluralistic(packed, step_size=steps.single * how.scale),

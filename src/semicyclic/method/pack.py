@@ -1,7 +1,7 @@
 """Rows cut into visits and minibatches, and laid out for the chain: once, for many runs."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from semicyclic.method.loss import Loss
 from semicyclic.method.record import ByColumn, Layout
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import Schedule, visits
+from semicyclic.method.schedule import Located, Schedule, visits
 
 Array = npt.NDArray[Any]
 Classes = tuple[Any, ...]
@@ -49,6 +49,14 @@ class Packed:
         )
 
 
+class Order(NamedTuple):
+    """Rows by number in the order in which they are learnt from, with the cycle and block of each."""
+
+    rows: Array
+    cycle: Array
+    block: Array
+
+
 def pack(
     rows: Rows,
     schedule: Schedule | int,
@@ -56,23 +64,38 @@ def pack(
     loss: Loss,
     batch_size: int = 128,
     classes: Classes | None = None,
+    order: Order | None = None,
 ) -> Packed:
     """Cut rows into visits and these into minibatches; the last of a visit may be short.
 
     classes: the labels' classes in the order of their codes; taken from the labels, sorted,
         unless given. For two classes the second is the positive one.
+    order: learn from the rows in this order, wherever they stand and whatever their times are; as
+        `rows[order.rows].placed(order.block, order.cycle)`, without that copy.
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: must be a whole number, at least 1")
-    found = rows.place(schedule)
+    found = rows.place(schedule) if order is None else _checked(order, rows, schedule)
     runs = visits(found.cycle, found.block)
     counts = -(-np.diff(runs.start) // batch_size)
     bounds = np.r_[0, np.cumsum(counts)]
     within = np.arange(bounds[-1]) - np.repeat(bounds[:-1], counts)
-    steps = np.r_[np.repeat(runs.start[:-1], counts) + within * batch_size, len(rows)]
+    steps = np.r_[np.repeat(runs.start[:-1], counts) + within * batch_size, len(found.block)]
     targets, known = encode(rows.labels, loss, classes)
-    layout = _lay_out(rows, targets, steps)._replace(visits=bounds.astype(np.int64), block=runs.block)
+    layout = _lay_out(rows, targets, steps, None if order is None else order.rows)
+    layout = layout._replace(visits=bounds.astype(np.int64), block=runs.block)
     return Packed(layout, runs.cycle, schedule, loss, known, batch_size, rows.width, rows.intercept)
+
+
+def _checked(order: Order, rows: Rows, schedule: Schedule | int) -> Located:
+    blocks = schedule if isinstance(schedule, int) else schedule.blocks
+    if not len(order.rows) == len(order.cycle) == len(order.block) > 0:
+        raise ValueError("an order has a row, a cycle and a block for each of its places, at least one")
+    if order.rows.min() < 0 or order.rows.max() >= len(rows):
+        raise ValueError(f"the order names rows that are not there: there are 0 to {len(rows) - 1}")
+    if order.block.min() < 0 or order.block.max() >= blocks:
+        raise ValueError(f"the order names blocks that are not there: there are 0 to {blocks - 1}")
+    return Located(order.cycle, order.block)
 
 
 def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[Array, Classes]:
@@ -135,14 +158,20 @@ def _distinct(labels: Array) -> Array:
     return np.unique(labels)
 
 
-def _lay_out(rows: Rows, targets: Array, steps: Array) -> Layout:
+def _lay_out(rows: Rows, targets: Array, steps: Array, given: Array | None) -> Layout:
     """The rows of each minibatch sorted by length, columns in the smallest integers that do."""
     from semicyclic.method import layout
 
     kind = np.uint16 if rows.width <= 2**16 else np.uint32
-    n, cells = len(rows), len(rows.values)
+    n, begin = len(rows), rows.indptr
+    if given is not None:
+        n, begin = len(given), np.empty(len(given) + 1, np.int64)
+        layout.begin_rows(rows.indptr, given, begin)
     order = np.empty(n, np.int64)
-    layout.order_rows(rows.indptr, steps, order)
+    layout.order_rows(begin, steps, order)
+    if given is not None:
+        order = given[order]
+    cells = int(begin[-1])
     starts, columns = np.empty(n + 1, np.int64), np.empty(cells, kind)
     values = np.empty(cells, rows.values.dtype)
     layout.copy_rows(rows.indptr, rows.indices, rows.values, order, (starts, columns, values))

@@ -1,0 +1,215 @@
+"""The paper's experiment: reading its data, running its protocol, and the whole command."""
+
+import csv
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.timing import Figure, at_least, at_most, beside, best_of
+from semicyclic.data import standin, tweets
+from semicyclic.data.datasets import Corpus
+from semicyclic.experiments import protocol
+from semicyclic.experiments.approaches import CLASSES
+from semicyclic.experiments.reproduce import PAPER
+from semicyclic.method import measure, train
+from semicyclic.method.evaluate import by_block
+from semicyclic.method.loss import logistic
+from semicyclic.method.pack import Order, pack
+from semicyclic.method.rows import Rows
+
+ROWS = 200_000
+
+
+def _squeezed(text: str) -> str:
+    """Runs of three and more cut to two, a character at a time."""
+    out, before, repeats = "", "", 0
+    for sign in text:
+        repeats = repeats + 1 if sign == before else 0
+        if repeats < 2:
+            out += sign
+        before = sign
+    return out
+
+
+def _by_hand(path: Path) -> list[tuple[bool, int, list[int]]]:
+    """As one would in plain Python: csv, re.findall, a dict, and lists of word numbers."""
+    rows: list[tuple[bool, str, str]] = []
+    counts: dict[str, int] = {}
+    with path.open(encoding="latin-1", newline="") as file:
+        for target, _, when, _, _, text in csv.reader(file):
+            text = _squeezed(text.replace("http://", "URI ").replace("https://", "URI "))
+            rows.append((target == "4", when, text))
+            for word in re.findall(r"[\w']+|[.,!?;]", text):
+                counts[word] = counts.get(word, 0) + 1
+    chosen = sorted(counts.items(), key=lambda pair: pair[1], reverse=True)[:1024]
+    number = {word: k for k, (word, _) in enumerate(chosen)}
+    out = []
+    for positive, when, text in rows:
+        words = [number[word] for word in re.findall(r"[\w']+|[.,!?;]", text) if word in number]
+        out.append((positive, int(when[11:13]), words))
+    return out
+
+
+def ingest() -> list[Figure]:
+    """200,000 rows from a file to bags of words, against plain Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        path.write_bytes(b"".join(part.tobytes() for part in standin.make(ROWS)))
+        found, expected = tweets.read_file(path), _by_hand(path)
+        assert [int(words) for words in np.diff(found.start)] == [len(set(words)) for _, _, words in expected]
+        assert found.positive.tolist() == [positive for positive, _, _ in expected]
+        taken = best_of(3, ours=lambda: tweets.read_file(path), python=lambda: _by_hand(path))
+    return [
+        at_least("plain Python / ingest", taken["python"] / taken["ours"], 15.0),
+        beside("ingest, thousand rows a second", ROWS / taken["ours"] / 1000),
+    ]
+
+
+READ = """
+import resource, sys
+from pathlib import Path
+from semicyclic.data.tweets import read_file
+rows = len(read_file(Path(sys.argv[1])))
+print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def ingest_memory() -> list[Figure]:
+    """The peak memory of a process that reads 1.6 million rows, Python and Numba included."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        with path.open("wb") as file:
+            for part in standin.make():
+                file.write(part.tobytes())
+        size = path.stat().st_size
+        done = subprocess.run(
+            [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True
+        )
+    rows, peak = map(int, done.stdout.split())
+    assert rows == standin.ROWS
+    return [at_most("peak memory, GB", 1024 * peak / 1e9, 1.0), beside("file, GB", size / 1e9)]
+
+
+class _Once:
+    """One repetition of the paper's four approaches: consensus, per-component, pluralistic, i.i.d."""
+
+    def __init__(self, data: tweets.Tweets) -> None:
+        self.how = protocol.text()
+        self.block = self.how.block_of(data.second)
+        self.rows = Rows(Corpus(data.start, data.words, data.counts, len(data.vocabulary)), data.positive)
+        self.batches = {"train": 0, "test": 0}
+
+    def __call__(self) -> dict[str, float]:
+        """Split, skew, order, train and test, with all 60 x 6 evaluations."""
+        how, rng = self.how, np.random.default_rng(0)
+        labels = self.rows.labels
+        assert labels is not None
+        parts = protocol.split(len(self.rows), rng)
+        kept = protocol.skewed(how, parts.train, labels, self.block, rng)
+        order = protocol.cyclic(how, kept, self.block, len(parts.train), rng)
+        tested, where = protocol.tests(
+            how, protocol.skewed(how, parts.test, labels, self.block, rng), self.block
+        )
+        test = self.rows[tested].placed(where)
+        with ThreadPoolExecutor(2) as pool:
+            cyclic = pool.submit(self._cyclic, order, test)
+            ideal = pool.submit(self._ideal, protocol.mixed(order, rng), test)
+            return {**cyclic.result(), **ideal.result()}
+
+    def _cyclic(self, order: Order, test: Rows) -> dict[str, float]:
+        packed = self._packed(order)
+        single = train.pluralistic(packed, step_size=PAPER.single)
+        own = train.separate(packed, step_size=PAPER.separate)
+        table, separate = self._tested(single, test), self._tested(own, test)
+        steps = int(packed.steps.sum())
+        self.batches = {"train": 3 * steps, "test": 3 * 60 * -(-len(test) // self.how.batch_size)}
+        return {
+            "consensus": float(table[-1].mean()),
+            "pluralistic": float(np.diagonal(table[-1]).mean()),
+            "per_component": float(np.diagonal(separate[-1]).mean()),
+        }
+
+    def _ideal(self, order: Order, test: Rows) -> dict[str, float]:
+        run = train.pluralistic(self._packed(order), step_size=PAPER.single)
+        return {"iid": float(self._tested(run, test)[-1].mean())}
+
+    def _packed(self, order: Order) -> Any:
+        size = self.how.batch_size
+        return pack(self.rows, self.how.blocks, loss=logistic, batch_size=size, classes=CLASSES, order=order)
+
+    def _tested(self, run: Any, test: Rows) -> Any:
+        """[10, 6, 6] accuracy after every block of every day on every block."""
+        weights = np.concatenate([run.last(through=day).weights for day in range(10)])
+        found = by_block(weights, test, 6, loss=logistic, classes=CLASSES, measure=measure.accuracy)
+        return found.reshape(10, 6, 6)
+
+
+def _a_batch(lists: list[list[int]], labels: Any, w: Any, *, learns: bool) -> int:
+    """A minibatch as the authors' script has it: a dense bag built row by row, two columns."""
+    bags = np.zeros((len(lists), 1024))
+    for i, words in enumerate(lists):
+        for word in words:
+            if bags[i, word] < 4:
+                bags[i, word] += 1
+    score = bags @ w[:-1] + w[-1]
+    if not learns:
+        return int((score.argmax(axis=1) == labels.argmax(axis=1)).sum())
+    share = np.exp(score - score.max(axis=1, keepdims=True))
+    slope = (share / share.sum(axis=1, keepdims=True) - labels) / len(lists)
+    w[:-1] -= 0.464 * (bags.T @ slope)
+    w[-1] -= 0.464 * slope.sum(axis=0)
+    return 0
+
+
+def protocol_once() -> list[Figure]:
+    """One repetition at full size against the authors' loop, of which 300 minibatches are timed."""
+    data = tweets.read(standin.make())
+    once = _Once(data)
+    rng = np.random.default_rng(0)
+    chosen = rng.permutation(len(data))[: 300 * 128]
+    words = [
+        np.repeat(data.words[a:b], data.counts[a:b]).tolist()
+        for a, b in zip(data.start[chosen], data.start[chosen + 1], strict=True)
+    ]
+    labels = np.eye(2)[data.positive[chosen].astype(int)]
+    w = np.zeros((1025, 2))
+
+    def loop(*, learns: bool) -> None:
+        for k in range(0, len(words), 128):
+            _a_batch(words[k : k + 128], labels[k : k + 128], w, learns=learns)
+
+    taken = best_of(5, ours=once, train=lambda: loop(learns=True), test=lambda: loop(learns=False))
+    whole = sum(taken[name] / 300 * once.batches[name] for name in ("train", "test"))
+    scores = once()
+    assert scores["pluralistic"] > scores["iid"] > scores["consensus"]
+    return [
+        at_least("the authors' loop in NumPy / ours", whole / taken["ours"], 300.0),
+        beside("the authors' loop, seconds (extrapolated)", whole),
+        beside("ours, seconds", taken["ours"]),
+    ]
+
+
+def reproduce() -> list[Figure]:
+    """The whole command at full size: making the stand-in, ten repetitions, figures and report."""
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = []
+        for number in range(2):  # the first may still compile
+            started = time.perf_counter()
+            out = Path(folder) / str(number)
+            command = [sys.executable, "-m", "semicyclic.cli", "reproduce", "--out", str(out)]
+            subprocess.run(command, capture_output=True, check=True)
+            seconds.append(time.perf_counter() - started)
+        told = json.loads((out / "results.json").read_text())["seconds"]
+    return [
+        at_most("the whole command, seconds", seconds[-1], 45.0),
+        beside("the first time, seconds", seconds[0]),
+        beside("making and reading the stand-in, seconds", told["ingest"]),
+    ]
