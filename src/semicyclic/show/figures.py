@@ -147,8 +147,12 @@ def _labels(results: Results, name: str, title: str, caption: str) -> Picture:
         for axes, (key, word) in zip(panes, (("raw", "as they are"), ("skewed", "as used")), strict=True):
             plus, minus = (np.array(results["labels"][key][side]) for side in ("positive", "negative"))
             x = np.arange(m)
-            axes.bar(x - 0.2, plus / 1000, 0.4, color=BLUE, label="positive")
-            axes.bar(x + 0.2, minus / 1000, 0.4, color=ORANGE, label="negative")
+            if m <= 48:
+                axes.bar(x - 0.2, plus / 1000, 0.4, color=BLUE, label="positive")
+                axes.bar(x + 0.2, minus / 1000, 0.4, color=ORANGE, label="negative")
+            else:
+                axes.plot(x, plus / 1000, color=BLUE, linewidth=0.9, label="positive")
+                axes.plot(x, minus / 1000, color=ORANGE, linewidth=0.9, label="negative")
             axes.set(ylabel="rows, thousands", title=word)
             axes.margins(y=0.16)
             if m <= 12:
