@@ -116,7 +116,7 @@ def run_experiment(
     def repeat(seed: np.random.SeedSequence) -> list[Any]:
         return _repetition(rows, hour, plan, seed, clock, lambda: tick("training and testing"))
 
-    progress(0.0, "training and testing")
+    progress(0.0, "training and testing (the first run compiles)")
     with ThreadPoolExecutor(min(plan.repetitions, os.cpu_count() or 1)) as pool:
         repetitions = list(pool.map(repeat, seeds))
         best, scores = _best(repetitions, plan)
