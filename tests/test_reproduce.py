@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -180,6 +181,54 @@ def test_the_labels_counted_are_those_of_the_data(small: dict[str, Any], tweets:
     assert raw["positive"] == np.bincount(block[tweets.positive], minlength=6).tolist()
     rates = np.array(used["positive"]) / (np.array(used["positive"]) + np.array(used["negative"]))
     assert np.allclose(rates, [2 / 3, 5 / 9, 4 / 9, 1 / 3, 4 / 9, 5 / 9], atol=0.002)
+
+
+def test_a_repetition_learns_and_is_tested_on_what_the_protocol_says(
+    tweets: Tweets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Skewed alike for all but the paper's ideal, none of it seen before it is tested."""
+    seen: list[Data] = []
+    grade = approaches.grade
+
+    def watch(bank: Any, data: Data, how: Any) -> Any:
+        seen.append(data)
+        return grade(bank, data, how)
+
+    monkeypatch.setattr(approaches, "grade", watch)
+    n = len(tweets)
+    marked = replace(
+        tweets,
+        start=np.arange(n + 1),
+        words=np.arange(n).astype(np.uint16),
+        counts=np.ones(n, np.uint8),
+        vocabulary=tuple(map(str, range(n))),
+    )
+    plan = Experiment(protocol.text(batch_size=16), repetitions=1, granularity=(1,))
+    run_experiment(marked, plan)
+    (data,) = seen
+    rates = np.array([2 / 3, 5 / 9, 4 / 9, 1 / 3, 4 / 9, 5 / 9])
+    raw = plan.protocol.block_of(tweets.second)
+
+    def by(labels: Array, block: Array) -> Array:
+        return np.bincount(block, labels, 6) / np.bincount(block, minlength=6)
+
+    # Every row has a column of its own, so that it can be told wherever it turns up.
+    used = {name: getattr(data, name).layout.columns for name in ("cyclic", "mixed", "unskewed")}
+    test, plain = data.test.indices.astype(int), data.unskewed_test.indices.astype(int)
+    assert sorted(used["cyclic"]) == sorted(used["mixed"])
+    for columns in used.values():
+        assert not set(columns.tolist()) & set(test.tolist())
+        assert not set(columns.tolist()) & set(plain.tolist())
+    for rows in (used["cyclic"].astype(int), test):
+        assert np.allclose(by(tweets.positive[rows], raw[rows]), rates, atol=0.03)
+    for rows in (used["unskewed"].astype(int), plain):
+        assert np.allclose(by(tweets.positive[rows], raw[rows]), by(tweets.positive, raw), atol=0.05)
+    assert data.test.block is not None
+    assert np.array_equal(raw[test], data.test.block)
+    assert data.unskewed_test.block is not None
+    assert len(set(raw[plain[data.unskewed_test.block == 0]].tolist())) == 6
+    hour = data.hour.layout.columns.reshape(-1, 2)
+    assert np.array_equal(raw[hour[:, 0]], hour[:, 1] - len(tweets))
 
 
 def test_one_block_of_the_day_makes_both_methods_one(tweets: Tweets) -> None:

@@ -45,8 +45,8 @@ def naive(data: bytes, vocabulary: int = 1024) -> Tweets:
 
 def assert_same(found: Tweets, expected: Tweets) -> None:
     assert found.vocabulary == expected.vocabulary
-    for one, other in zip(found[:5], expected[:5], strict=True):
-        assert np.array_equal(one, other)
+    for name in ("start", "words", "counts", "positive", "second"):
+        assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
 def written(rows: list[list[str]], **how: Any) -> np.ndarray[Any, Any]:
@@ -88,7 +88,9 @@ def test_any_text_is_read_as_python_reads_it_however_it_is_cut(
     texts: list[tuple[str, str]], vocabulary: int, data: st.DataObject
 ) -> None:
     rows = [row(target, text=text) for target, text in texts] + TWO
-    quoting = data.draw(st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))
+    # Python's writer leaves a lone carriage return unquoted, which its reader takes for a line's end.
+    bare = any("\r" in text for _, text in texts)
+    quoting = csv.QUOTE_ALL if bare else data.draw(st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL]))
     ending = data.draw(st.sampled_from(["\n", "\r\n"]))
     whole = written(rows, quoting=quoting, lineterminator=ending)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=4)))
@@ -103,6 +105,15 @@ def test_more_words_than_a_table_holds_are_all_found() -> None:
     rows[1][0] = "4"
     whole = written(rows)
     assert_same(read([whole]), naive(whole.tobytes()))
+
+
+def test_long_words_with_the_same_key_stay_apart() -> None:
+    """Beyond eight letters a key is a hash: here b ^ c = d ^ e makes two of them equal."""
+    rows = [row("0", text="xxaaxxabc xxaaxxade"), row("4", text="xxaaxxade xxaaxxade xxaaxxabc!")]
+    whole = written(rows)
+    found = read([whole])
+    assert found.vocabulary == ("xxaaxxade", "xxaaxxabc", "!")
+    assert_same(found, naive(whole.tobytes()))
 
 
 def test_text_after_a_closing_quote_belongs_to_the_field_as_in_csv() -> None:

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,8 @@ VOCABULARY = 1024
 CAP = 4
 
 
-class Tweets(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Tweets:
     """Rows in the order of the file.
 
     start, words, counts: row r has the words[start[r]:start[r+1]], all different, so often each.

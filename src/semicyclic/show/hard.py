@@ -156,4 +156,11 @@ def _section4(results: Results) -> Picture:
 
 def hard_page(results: Results, pictures: Sequence[Picture]) -> str:
     """The report of `semicyclic theory --hard`."""
-    return page("hard.html", results=results, pictures=pictures, kinds=KINDS)
+    held = [results[f"{kind}_against_{what}"]["excess"] for kind in KINDS for what in ("steps", "cycles")]
+    above = all(
+        value >= bound
+        for excess in held
+        for name in results["methods"]
+        for value, bound in zip(excess[name], excess["lower bound"], strict=True)
+    )
+    return page("hard.html", results=results, pictures=pictures, kinds=KINDS, above=above)
