@@ -189,6 +189,15 @@ def test_pluralistic_averaging_falls_below_the_bound_and_even_below_the_best_sin
     assert pluralistic(instance, N)[0] < 0 < instance.bound
 
 
+def test_pluralistic_means_stay_in_the_ball_whatever_the_step() -> None:
+    """A block alone falls for ever outside; within the ball no mean is below its block's least value."""
+    instance = Hard(2)
+    least = np.mean([instance.value(instance.minimiser(i, np.zeros(8)), i) for i in (0, 1)])
+    gaps = pluralistic(instance, 50, np.array([1e-3, 0.1, 10.0]))
+    assert (gaps >= least - instance.least - 1e-12).all()
+    assert gaps.min() < 0
+
+
 @given(seed=seeds)
 @settings(max_examples=10, deadline=None)
 def test_several_points_at_once_are_as_one_by_one(seed: int) -> None:
