@@ -25,7 +25,9 @@ def with_indicators(rows: Rows, blocks: int) -> Rows:
 
 
 @jit
-def append(indptr: Any, indices: Any, values: Any, column: Any, out_indices: Any, out_values: Any) -> Any:
+def append(
+    indptr: Any, indices: Any, values: Any, column: Any, out_indices: Any, out_values: Any
+) -> Any:  # pragma: no cover - compiled
     """Copy rows, each with a cell more: a one in its column."""
     at = np.uint64(0)
     for r in range(len(column)):
