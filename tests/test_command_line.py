@@ -11,6 +11,7 @@ import pytest
 
 import semicyclic as sc
 from semicyclic import cli
+from semicyclic.show.hard import stands
 
 COMMAND = [sys.executable, "-m", "semicyclic.cli"]
 
@@ -81,11 +82,22 @@ def test_help_has_an_example() -> None:
         (("reproduce", "--step-size", "1", "0"), 1, "semicyclic: --step-size 0: must be a positive number\n"),
         (("reproduce", "--as", "song"), 2, 'Invalid value "song" for --as'),
         (("reproduce", "--rows", "300"), 1, "row(s) to be tested on: choose fewer --blocks"),
-        (("theory", "--K", "0"), 1, "semicyclic: cycles=0: must be a whole number, at least 1\n"),
-        (("theory", "--epsilon", "0"), 1, "semicyclic: epsilon=0.0: must be positive\n"),
+        (("reproduce", "--step-size"), 1, "semicyclic: --step-size needs at least one number\n"),
+        (("theory", "--K", "0"), 1, "semicyclic: --K 0: must be at least 1\n"),
+        (
+            ("theory", "--epsilon", "0"),
+            1,
+            "semicyclic: --epsilon 0: must be a positive number within reason\n",
+        ),
+        (("theory", "--B", "1e200"), 1, "semicyclic: --B 1e+200: must be a positive number within reason\n"),
+        (
+            ("theory", "--hard", "--B", "100"),
+            1,
+            "semicyclic: --B 100: must be positive and at most 16 K = 32",
+        ),
+        (("theory", "--seed", "-5"), 1, "semicyclic: --seed -5: must be 0 or more\n"),
         (("theory", "--hard", "--m", "6"), 1, "the hard instances have two blocks: leave out --m"),
-        (("theory", "--hard", "--n", "0"), 1, "--K 4 --n 0: both must be at least 1"),
-        (("theory", "--hard", "--seed", "-1"), 1, "--seed -1: must be 0 or more"),
+        (("theory", "--hard", "--n", "0"), 1, "semicyclic: --n 0: must be at least 1\n"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(words: tuple[str, ...], code: int, sentence: str) -> None:
@@ -129,6 +141,24 @@ def here(*words: str) -> int:
     with pytest.raises(SystemExit) as end:
         cli.main([*words])
     return int(end.value.code or 0)
+
+
+def test_theory_knows_odd_and_single_blocks(capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("theory", "--m", "1") == 0
+    assert "With one block the data are i.i.d.: there is no lower bound." in capsys.readouterr().out
+    assert here("theory", "--m", "3") == 0
+    assert "from 81,920 steps a cycle on" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_chain_that_leaves_the_numbers_names_the_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--rows", "12000", "--repetitions", "1", "--step-size", "1e38", "--out", str(tmp_path)]
+    assert here("reproduce", *words) == 1
+    assert (
+        capsys.readouterr().err
+        == "semicyclic: a chain left the finite numbers: choose a smaller --step-size\n"
+    )
 
 
 def test_theory_writes_its_bounds(tmp_path: Path) -> None:
@@ -228,7 +258,15 @@ def test_hard_shows_the_bound_that_one_model_cannot_pass(
         cases["identical"]["pluralistic average"]["mean"][-1]
         < 0.5 * cases["identical"]["separate average"]["mean"][-1]
     )
+    assert results["lipschitz_against_steps"]["at"] == [10, 25, 30, 100]
     page = (tmp_path / "report.html").read_text()
+    assert "stays above the bound as n grows" in page
+    assert "Shuffled data do not know the bound" in page
+    said = stands(results)
+    assert said == {"above": True, "below": True}
+    results["smooth_against_steps"]["excess"]["Adam"][0] = 0.0
+    results["smooth_against_steps"]["excess"]["i.i.d. average"][-1] = 1.0
+    assert stands(results) == {"above": False, "below": False}
     assert page.count("<svg") == 6
     for name in ("lipschitz-steps", "lipschitz-cycles", "smooth-steps", "smooth-cycles", "phi", "section4"):
         assert (tmp_path / f"{name}.svg").exists()

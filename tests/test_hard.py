@@ -196,6 +196,10 @@ def test_pluralistic_means_stay_in_the_ball_whatever_the_step() -> None:
     gaps = pluralistic(instance, 50, np.array([1e-3, 0.1, 10.0]))
     assert (gaps >= least - instance.least - 1e-12).all()
     assert gaps.min() < 0
+    # Unless told otherwise at the step of the theorem, B / sqrt(T).
+    assert pluralistic(instance, 50)[0] == pluralistic(instance, 50, np.array([1 / np.sqrt(200)]))[0]
+    one, other = (np.random.default_rng(0) for _ in range(2))
+    assert shuffled(instance, 50, one)[0] == shuffled(instance, 50, other, np.array([1 / np.sqrt(200)]))[0]
 
 
 @given(seed=seeds)

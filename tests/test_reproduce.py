@@ -19,12 +19,15 @@ from semicyclic.data.datasets import Corpus
 from semicyclic.data.tweets import Tweets, read, read_file
 from semicyclic.experiments import approaches, protocol, reproduce
 from semicyclic.experiments.approaches import APPROACHES, CLASSES, Data, Steps
+from semicyclic.experiments.choices import choices
 from semicyclic.experiments.indicators import with_indicators
 from semicyclic.experiments.reproduce import Experiment, run_experiment
-from semicyclic.method import train
+from semicyclic.method import basis, train
 from semicyclic.method.evaluate import matrices
+from semicyclic.method.hedge import Prod
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
+from semicyclic.show.reading import reading
 from tests.test_tweets import SAMPLE, needs_sample
 
 Array = npt.NDArray[Any]
@@ -70,6 +73,10 @@ def test_every_score_is_what_the_paper_defines(tweets: Tweets, follow: Any) -> N
     ideal = train.pluralistic(data.mixed, step_size=one, start=start.one)
     unskewed = train.pluralistic(data.unskewed, step_size=one, start=start.one)
     residual = train.residual(data.cyclic, step_size=one, start=start.one)
+    chains = ((basis.single, one), (basis.separate, own))
+    inside = start.one * min(1.0, 0.999 * 10.0 / max(float(np.linalg.norm(start.one)), 1e-9))
+    prod = train.hedged(data.cyclic, chains=chains, hedge=Prod(), radius=10.0, start=inside)
+    adahedge = train.hedged(data.cyclic, chains=chains, start=start.one)
     for name, how_measured in (("accuracy", measure.accuracy), ("log_loss", measure.log_loss)):
         for k in range(3):
 
@@ -87,6 +94,8 @@ def test_every_score_is_what_the_paper_defines(tweets: Tweets, follow: Any) -> N
                 "pluralistic": of(single.last(through=k)).pluralistic,
                 "pluralistic_average": of(single.mean(through=k)).pluralistic,
                 "pluralistic_tail": of(single.tail([1, 1, 2][k], through=k)).pluralistic,
+                "hedged_prod": of(prod.mean(through=k)).pluralistic,
+                "hedged_adahedge": of(adahedge.mean(through=k)).pluralistic,
                 "residual": of(residual.mean(through=k)).pluralistic,
             }
             for key, value in expected.items():
@@ -239,6 +248,25 @@ def test_one_block_of_the_day_makes_both_methods_one(tweets: Tweets) -> None:
     assert found["pluralistic_average"]["mean"][1] != found["per_component_average"]["mean"][1]
 
 
+def test_finer_blocks_follow_the_protocol(tweets: Tweets) -> None:
+    """Each chain its own step, the protocol's start, and as many passes; m = 1 is shuffled data."""
+
+    def found(how: protocol.Protocol, steps: Steps = STEPS) -> dict[str, Any]:
+        plan = Experiment(how, (steps,), repetitions=1, granularity=(1, 6, 1440))
+        return dict(run_experiment(tweets, plan)["granularity"])
+
+    plain = found(protocol.text(batch_size=16))
+    slower = found(protocol.text(batch_size=16), Steps(STEPS.single, 0.1))
+    assert slower["pluralistic_average"] == plain["pluralistic_average"]
+    assert slower["per_component_average"] != plain["per_component_average"]
+    assert plain["steps"][0] < plain["steps"][1] < plain["steps"][2]
+    twice = found(protocol.text(batch_size=16, passes=2))
+    assert 1.9 < twice["steps"][0] / plain["steps"][0] < 2.1
+    anywhere = found(protocol.text(batch_size=16, random_start=True))
+    assert anywhere["per_component_average"]["mean"][2] < plain["per_component_average"]["mean"][2]
+    assert anywhere["pluralistic_average"] != plain["pluralistic_average"]
+
+
 def test_blocks_without_rows_are_joined_to_the_one_before() -> None:
     second = np.array([0, 50_000, 50_000, 86_000])
     fine, used = reproduce._cut(second, np.array([1, 2, 3]), 24)
@@ -386,21 +414,89 @@ def test_the_report_stands_alone_and_answers_the_questions(folder: Path) -> None
     assert "#1d1d21" not in page.split("</style>", 1)[1]  # ink follows the page's own colour
 
 
-def test_the_average_that_trails_is_said_to(folder: Path) -> None:
-    from semicyclic.show.reading import reading
+def test_what_is_written_is_whole_or_not_there(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
+    from semicyclic.show.output import write
 
+    path = tmp_path / "results.json"
+    write(path, "the first")
+
+    def half(self: Path, data: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(data[:3])
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(OSError, match="full"):
+        write(path, "the second")
+    assert path.read_text() == "the first"
+
+
+def test_choices_say_what_was_done() -> None:
+    def here(how: protocol.Protocol, **paper: bool) -> dict[str, str]:
+        return {each["what"]: each["here"] for each in choices(how, **{"paper_steps": True, **paper})}
+
+    text, script = here(protocol.text()), here(protocol.script())
+    assert set(text) == set(script)
+    for what in (
+        "first iterate",
+        "rows per block and day",
+        "test rows",
+        "label skew between midnight and noon",
+    ):
+        assert text[what] == "as the text"
+        assert script[what] == "as the script"
+    assert here(protocol.text(skew=None))["label skew between midnight and noon"] == "no skew"
+    assert here(protocol.text(passes=3))["rows per block and day"] == "as the text, but 3 passes"
+    assert text["model and step"] == "logistic, as the text, with the paper's steps"
+    assert here(protocol.script(), paper_steps=False)["model and step"].endswith("with other steps")
+    said = {each["what"]: each for each in choices(protocol.text(), paper_steps=True)}
+    assert "5/9" in said["label skew between midnight and noon"]["text"]
+    assert "6/11" in said["label skew between midnight and noon"]["script"]
+
+
+def differ(results: dict[str, Any], one: str, other: str, mean: float, error: float | None = 0.001) -> None:
+    """Let two approaches differ by so much on the last day."""
+    for each in results["differences"]["accuracy"]:
+        if (each["of"], each["over"]) == (one, other):
+            each.update(mean=mean, standard_error=error)
+            results["accuracy"][one]["mean"][-1] = results["accuracy"][other]["mean"][-1] + mean
+
+
+def test_the_reading_follows_the_numbers(folder: Path) -> None:
     results = json.loads((folder / "results.json").read_text())
-    said = dict(reading(results))
-    trails = (
-        results["accuracy"]["pluralistic_average"]["mean"][-1]
-        < results["accuracy"]["pluralistic"]["mean"][-1]
-    )
-    assert ("The average trails here" in said["Average or last iterate?"]) == trails
-    for key, shift in (("pluralistic_average", -0.1), ("pluralistic_average", 0.1)):
-        results["accuracy"][key]["mean"][-1] = results["accuracy"]["pluralistic"]["mean"][-1] + shift
-        assert ("The average trails here" in dict(reading(results))["Average or last iterate?"]) == (
-            shift < 0
-        )
+    rhythm, hour = "Does the rhythm hurt one model?", "And why not just add the hour as a feature?"
+    differ(results, "iid", "consensus", 0.05)
+    differ(results, "consensus_average", "iid_average", -0.001)
+    assert "mostly an effect of the last iterate" in dict(reading(results))[rhythm]
+    differ(results, "consensus_average", "iid_average", -0.04)
+    assert "only a part" in dict(reading(results))[rhythm]
+    differ(results, "consensus_average", "iid_average", 0.04)
+    assert "mostly an effect of the last iterate" in dict(reading(results))[rhythm]
+    for mean, error in ((0.001, 0.001), (-0.05, 0.001), (0.05, None)):
+        differ(results, "iid", "consensus", mean, error)
+        assert "no clear deficit" in dict(reading(results))[rhythm]
+    differ(results, "pluralistic_average", "iid_average", 0.02)
+    results["accuracy"]["hour_feature"]["mean"][-1] = results["accuracy"]["iid_average"]["mean"][-1] + 0.015
+    assert "So 75% of the gain" in dict(reading(results))[hour]
+    assert "a fair answer" in dict(reading(results))[hour]
+    results["accuracy"]["hour_feature"]["mean"][-1] -= 0.01
+    assert "So 25% of the gain" in dict(reading(results))[hour]
+    assert "a fair answer" not in dict(reading(results))[hour]
+    differ(results, "pluralistic_average", "iid_average", 0.001)
+    assert "of the gain" not in dict(reading(results))[hour]
+    assert "too few steps" not in dict(reading(results))["Or a chain for each block?"]
+    results["prod"]["rate_of_theorem_4"] = False
+    assert "too few steps" in dict(reading(results))["Or a chain for each block?"]
+
+
+def test_the_average_that_trails_is_said_to(folder: Path) -> None:
+    results = json.loads((folder / "results.json").read_text())
+    for mean, trails in ((-0.02, True), (0.02, False), (-0.001, False)):
+        differ(results, "pluralistic_average", "pluralistic", mean)
+        assert ("The average trails here" in dict(reading(results))["Average or last iterate?"]) == trails
     results["settings"]["skew"] = "none"
     results["data"]["stand_in"] = False
     results["settings"]["step_sizes"] = [[1, 1], [2, 2]]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from math import inf
 
 import numpy as np
 import pytest
@@ -156,3 +157,12 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
 def test_what_is_no_setting_is_refused(call: Callable[[], object], sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_the_bound_hurts_from_where_it_exceeds_the_iid_rate() -> None:
+    for m, K in ((2, 5), (3, 5), (6, 4), (5, 2)):
+        least = int(Setting(K, m, 1).hurts_from())
+        for cycle, hurts in ((least // m - 1, False), (-(-least // m), True)):
+            setting = Setting(K, m, cycle)
+            assert (setting.lower().corrected >= setting.excess().corrected) == hurts, (m, K)
+    assert Setting(5, 1, 10).hurts_from() == inf

@@ -116,9 +116,29 @@ def test_long_words_with_the_same_key_stay_apart() -> None:
     assert_same(found, naive(whole.tobytes()))
 
 
-def test_text_after_a_closing_quote_belongs_to_the_field_as_in_csv() -> None:
-    line = b'"0","1","' + WHEN.encode() + b'","N","u","one"two "three"\n'
+@pytest.mark.parametrize(
+    "text", ['"one"two "three"', '"htt"p://x', '""http://y', '"a ""q"" aa"aa', '"" aaa', 'a"b"c']
+)
+def test_text_after_a_closing_quote_belongs_to_the_field_as_in_csv(text: str) -> None:
+    line = b'"0","1","' + WHEN.encode() + b'","N","u",' + text.encode() + b"\n"
     whole = np.frombuffer(line + written(TWO).tobytes(), np.uint8)
+    assert_same(read([whole]), naive(whole.tobytes()))
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (b'"0"123,"1","' + WHEN.encode() + b'","N","u","x"\n', "row 1 has the unknown label"),
+        (b'"0","1","' + WHEN.encode() + b'"junk,"N","u","x"\n', "row 1 has the date"),
+    ],
+)
+def test_a_label_or_date_with_something_after_its_quotes_is_refused(line: bytes, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        read([np.frombuffer(line, np.uint8)])
+
+
+def test_the_longest_text_that_is_read_is_read_exactly() -> None:
+    whole = written([row("0", text="ab " * 21_843 + "zz"), row("4")])
     assert_same(read([whole]), naive(whole.tobytes()))
 
 
@@ -144,6 +164,11 @@ REFUSED = {
     "weekday": ([row(when="Xyz Apr 06 22:19:45 PDT 2009")], "row 1 has the date"),
     "ISO date": ([row(when="2009-04-06T22:19:45")], 'row 1 has the date "2009-04-06T22:19:45"'),
     "letters": ([row(when="Mon Apr 06 2a:19:45 PDT 2009")], "row 1 has the date"),
+    "year": ([row(when="Mon Apr 06 22:19:45 PDT 20xx")], "row 1 has the date"),
+    "half a year": ([row(when="Mon Apr 06 22:19:45 PDT xx09")], "row 1 has the date"),
+    "year 0": ([row(when="Mon Apr 06 22:19:45 PDT 0000")], "row 1 has the date"),
+    "long text": ([row(text="x" * 70_000)], "row 1 has a text of 70,000 bytes: at most 65,531 can be read"),
+    "label of two lines": ([row("0\n1")], 'row 1 has the unknown label "0\\n1": the target'),
     "colons": ([row(when="Mon Apr 06 22-19-45 PDT 2009")], "row 1 has the date"),
 }
 
@@ -241,6 +266,14 @@ def test_the_words_of_the_stand_in_have_the_stated_log_odds(large: Tweets) -> No
     seen, stated = np.array(worst).T
     assert np.corrcoef(seen, stated)[0, 1] > 0.97
     assert 0.7 < np.polyfit(stated, seen, 1)[0] < 1.0
+
+
+def test_the_numbers_of_the_stand_in_are_those_of_its_docstring() -> None:
+    said = re.sub(r"\s+", " ", standin.__doc__ or "")
+    assert f"t_j is normal with standard deviation {standin.TILT:g};".replace("0.", ".") in said
+    assert "for the others, h_j uniform" in said
+    assert f"normal with standard deviation {standin.HOURLY:g} for the others".replace("0.", ".") in said
+    assert f"There are {standin.WORDS:,}" in said
 
 
 def test_every_part_is_read_while_the_next_is_made() -> None:

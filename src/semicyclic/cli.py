@@ -130,6 +130,7 @@ def reproduce(
     """
     from semicyclic.experiments import protocol
     from semicyclic.experiments import reproduce as experiment
+    from semicyclic.method.learn import Diverged
     from semicyclic.show import terminal
     from semicyclic.show.drawing import check_installed
     from semicyclic.show.figures import draw_all
@@ -140,6 +141,8 @@ def reproduce(
         raise ValueError("give either FILE or --download, not both")
     if rows is not None and (file is not None or download):
         raise ValueError("--rows is the size of the stand-in: leave it out where there are real data")
+    if step_size == []:
+        raise ValueError("--step-size needs at least one number")
     if grid and step_size:
         raise ValueError("give either --grid or --step-size, not both")
     skews = {"rate": protocol.by_rate, "drop": protocol.by_drop, "none": None}
@@ -157,7 +160,10 @@ def reproduce(
     with terminal.progress(console) as tell:
         tweets = _tweets(file, out if download else None, rows, vocabulary, tell)
         ingest = time.perf_counter() - started
-        found = experiment.run_experiment(tweets, plan, progress=tell)
+        try:
+            found = experiment.run_experiment(tweets, plan, progress=tell)
+        except Diverged:
+            raise ValueError("a chain left the finite numbers: choose a smaller --step-size") from None
         stand_in = file is None and not download
         results = experiment.described(found, plan, tweets, protocol=as_, stand_in=stand_in)
         tell(1.0, "drawing")
@@ -222,6 +228,14 @@ def theory(
     Example: semicyclic theory --hard --out theory
     """
     console = Console()
+    for name, value in (("--K", K), ("--m", m), ("--n", n)):
+        if value is not None and value < 1:
+            raise ValueError(f"{name} {value}: must be at least 1")
+    for name, size in (("--B", B), ("--epsilon", epsilon)):
+        if size is not None and not 1e-100 < size < 1e100:
+            raise ValueError(f"{name} {size:g}: must be a positive number within reason")
+    if seed < 0:
+        raise ValueError(f"--seed {seed}: must be 0 or more")
     if hard:
         if m is not None or epsilon is not None:
             raise ValueError("the hard instances have two blocks: leave out --m and --epsilon")
@@ -229,7 +243,7 @@ def theory(
         _hard(console, seed, Path("theory") if out is None else out, shape)
         return
     K, m, n = 5 if K is None else K, 6 if m is None else m, 50_000 if n is None else n
-    from semicyclic.method.theory import Setting, hurts_from
+    from semicyclic.method.theory import Setting
     from semicyclic.show import terminal
     from semicyclic.show.output import write_json
 
@@ -261,11 +275,14 @@ def theory(
         parts.append((f"Cycles for an excess of {epsilon:g}", needed))
     for title, lines in parts:
         console.print(terminal.bounds(title, lines))
-    console.print(
-        f"The lower bound exceeds the i.i.d. rate from {hurts_from(K):,} steps a cycle on; here there are "
-        f"{m * n:,}.",
-        highlight=False,
-    )
+    here = f"here there are {m * n:,}"
+    if m == 1:
+        console.print("With one block the data are i.i.d.: there is no lower bound.", highlight=False)
+    else:
+        least = f"{setting.hurts_from():,}"
+        console.print(
+            f"The lower bound exceeds the i.i.d. rate from {least} steps a cycle on; {here}.", highlight=False
+        )
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         results = {
@@ -292,10 +309,9 @@ def _hard(console: Console, seed: int, out: Path, shape: dict[str, Any]) -> None
     from semicyclic.experiments.reproduce import versions
     from semicyclic.show import terminal
     from semicyclic.show.drawing import check_installed
+    from semicyclic.show.hard import stands
     from semicyclic.show.output import write_hard
 
-    if seed < 0:
-        raise ValueError(f"--seed {seed}: must be 0 or more")
     check_installed()
     out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
@@ -309,12 +325,12 @@ def _hard(console: Console, seed: int, out: Path, shape: dict[str, Any]) -> None
     }
     write_hard(out, results)
     console.print(terminal.hardness(results))
-    console.print(
-        "One model on cyclic data stays above the lower bound however many steps a block has and however "
-        "it is tuned; shuffled data and pluralistic averages do not. Below zero: better than any single "
-        "model.",
-        highlight=False,
-    )
+    said = stands(results)
+    if said["above"]:
+        words = "One model on cyclic data stays above the lower bound, however it is tuned"
+        if said["below"]:
+            words += "; shuffled data and pluralistic averages do not"
+        console.print(f"{words}. Below zero: better than any single model.", highlight=False)
     console.print(
         f"{time.perf_counter() - started:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True
     )
@@ -327,6 +343,9 @@ def main(words: list[str] | None = None) -> None:
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         print(f"semicyclic: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
+        sys.exit(1)
+    except MemoryError:
+        print("semicyclic: there is not enough memory for this: choose fewer blocks or rows", file=sys.stderr)
         sys.exit(1)
     except (ValueError, ArithmeticError) as error:
         print(f"semicyclic: {error}", file=sys.stderr)

@@ -34,7 +34,7 @@ MONTHS = np.frombuffer(b"JanFebMarAprMayJunJulAugSepOctNovDec", np.uint8)
 LENGTHS = np.array([31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 ZONES = np.frombuffer(b"PDTPST", np.uint8)
 # What may be wrong with a row; FULL is not the row's fault but asks for more room.
-FINE, COLUMN_COUNT, LABEL, WHEN, OPEN_QUOTE, FULL = range(6)
+FINE, COLUMN_COUNT, LABEL, WHEN, OPEN_QUOTE, TOO_LONG, FULL = range(7)
 
 # A slot of the table of tokens holds a number and a length in one integer; none yet is EMPTY.
 LENGTH_BITS, LENGTH = np.uint64(20), np.uint64(2**20 - 1)
@@ -48,12 +48,13 @@ LONGEST = 1 << 16
 
 @jit
 def _field(data: Any, at: Any, end: Any, bound: Any) -> Any:
-    """Where a field's first part, its rest and it itself end; -1 if the data end inside quotes.
+    """Where a field ends; -1 if the data end inside quotes. Its bounds: where it begins, and its
+    closing quote, or -1 if it has none.
 
     As Python's csv has it: after a closing quote the rest up to the comma belongs to the field.
     """
     first = at
-    close = at
+    close = -1
     if at < end and data[at] == QUOTE:
         first = at + 1
         close = first
@@ -99,10 +100,13 @@ def second_of_day(data: Any, at: Any, end: Any) -> Any:
         if data[at + gap] != 32:
             return -1
     month = _name(data, at + 4, MONTHS)
-    day, year = _number(data, at + 8), 100 * _number(data, at + 24) + _number(data, at + 26)
+    day, century, year = _number(data, at + 8), _number(data, at + 24), _number(data, at + 26)
     hour, minute, second = _number(data, at + 11), _number(data, at + 14), _number(data, at + 17)
-    if _name(data, at, DAYS) < 0 or month < 0 or _name(data, at + 20, ZONES) < 0 or year > 9999:
+    if _name(data, at, DAYS) < 0 or month < 0 or _name(data, at + 20, ZONES) < 0:
         return -1
+    if century > 99 or year > 99 or century + year == 0:
+        return -1
+    year += 100 * century
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     if day < 1 or day > LENGTHS[month] or (month == 1 and day == 29 and not leap):
         return -1
@@ -112,11 +116,25 @@ def second_of_day(data: Any, at: Any, end: Any) -> Any:
 
 
 @jit
-def _clean(data: Any, first: Any, close: Any, end: Any, text: Any) -> Any:
-    """Write a text without doubled quotes, long runs and the schemes of URIs; its length.
+def _unquoted(data: Any, first: Any, close: Any, end: Any, out: Any) -> Any:
+    """A field in quotes and what follows them, without quotes that are not its own; its length."""
+    length = 0
+    p = first
+    while p < close:
+        out[length] = data[p]
+        length += 1
+        p += 2 if data[p] == QUOTE else 1
+    for k in range(close + 1, end):
+        out[length] = data[k]
+        length += 1
+    return length
 
-    The part in quotes is first..close-1, where a doubled quote is one; what may follow it without
-    quotes ends at `end`.
+
+@jit
+def _clean(data: Any, first: Any, end: Any, doubled: Any, text: Any) -> Any:
+    """Write a text without long runs and the schemes of URIs; its length.
+
+    doubled: whether it stood in quotes, where a quote is written twice.
     """
     length = np.int64(0)
     p = first
@@ -126,10 +144,7 @@ def _clean(data: Any, first: Any, close: Any, end: Any, text: Any) -> Any:
         c = data[p]
         p += 1
         if c == QUOTE:
-            if p <= close:
-                p += 1  # the second of two
-            elif p == close + 1 and close > first:
-                continue  # the closing one
+            p += doubled  # the second of two
         elif c == SCHEME[0] and p + 6 <= end:
             k = 1
             while k < 4 and data[p + k - 1] == SCHEME[k]:
@@ -242,6 +257,14 @@ def _tokenise(
 
 
 @jit
+def _inner_end(span: Any) -> Any:
+    """Where a field ends without its quotes; where it begins, if anything follows them."""
+    if span[1] < 0:
+        return span[2]
+    return span[1] if span[2] == span[1] + 1 else span[0]
+
+
+@jit
 def read_rows(
     data: Any, start: Any, final: Any, columns: Any, words: Any, table: Any, pool: Any, used: Any
 ) -> Any:
@@ -253,7 +276,8 @@ def read_rows(
     """
     label, second, begin = columns
     letters, starts = pool
-    text, spot = np.empty(LONGEST, np.uint8), np.empty((LONGEST, 3), np.uint64)
+    text, plain = np.empty(LONGEST, np.uint8), np.empty(LONGEST, np.uint8)
+    spot = np.empty((LONGEST, 3), np.uint64)
     bound = np.zeros(2, np.int64)
     spans = np.zeros((COLUMNS, 3), np.int64)
     end = len(data)
@@ -288,25 +312,29 @@ def read_rows(
             return rows, at, OPEN_QUOTE, at, end, word
         if column != COLUMNS:
             return rows, at, COLUMN_COUNT, column, p, word
-        size = spans[TEXT, 2] - spans[TEXT, 0]
+        size = spans[TEXT, 2] - spans[TEXT, 0] - (1 if spans[TEXT, 1] >= 0 else 0)
         # A text of so many bytes has at most as many tokens, new ones even, and letters.
         if size + 4 >= LONGEST:
-            return rows, at, OPEN_QUOTE, at, p, word
+            return rows, at, TOO_LONG, size, LONGEST - 5, word
         room = used[0] + size + 4 < len(table) // 2
         if word + size + 4 > len(words) or not room or starts[used[0]] + size + 4 > len(letters):
             return rows, at, FULL, at, at, word
-        low = spans[0, 0]
-        high = spans[0, 1] if spans[0, 1] > low else spans[0, 2]
+        low, high = spans[0, 0], _inner_end(spans[0])
         if high - low != 1 or (data[low] != 48 and data[low] != 52):
-            return rows, at, LABEL, low, high, word
+            return rows, at, LABEL, low, spans[0, 2], word
         label[rows] = data[low] == 52
-        low = spans[2, 0]
-        high = spans[2, 1] if spans[2, 1] > low else spans[2, 2]
+        low, high = spans[2, 0], _inner_end(spans[2])
         seconds = second_of_day(data, low, high)
         if seconds < 0:
-            return rows, at, WHEN, low, high, word
+            return rows, at, WHEN, low, spans[2, 2], word
         second[rows] = seconds
-        length = _clean(data, spans[TEXT, 0], spans[TEXT, 1], spans[TEXT, 2], text)
+        first, close, stop = spans[TEXT, 0], spans[TEXT, 1], spans[TEXT, 2]
+        if close < 0:
+            length = _clean(data, first, stop, 0, text)
+        elif stop == close + 1:
+            length = _clean(data, first, close, 1, text)
+        else:
+            length = _clean(plain, 0, _unquoted(data, first, close, stop, plain), 0, text)
         word = _tokenise(text, length, spot, table, letters, starts, used, words, word)
         rows += 1
         begin[rows] = word

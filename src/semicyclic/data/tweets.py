@@ -133,14 +133,18 @@ class _Reader:
         self.pool = np.r_[letters, np.zeros_like(letters)], np.r_[starts, np.zeros(len(starts) - 1, np.int64)]
 
     def _sentence(self, wrong: int, data: Array, low: int, high: int) -> str:
-        from semicyclic.data.tokens import COLUMN_COUNT, LABEL, OPEN_QUOTE
+        from semicyclic.data.tokens import COLUMN_COUNT, LABEL, OPEN_QUOTE, TOO_LONG
 
         row = self.rows + 1
         if wrong == COLUMN_COUNT:
             return f"row {row} has {low} column(s): there must be six, target, id, date, flag, user and text"
         if wrong == OPEN_QUOTE:
             return f"row {row} has a quote that is not closed"
-        shown = data[low : min(high, low + 60)].tobytes().decode("latin-1")
+        if wrong == TOO_LONG:
+            return f"row {row} has a text of {low:,} bytes: at most {high:,} can be read"
+        field = data[low:high].tobytes().decode("latin-1").removesuffix('"')
+        # In one line, whatever the field holds.
+        shown = field[:60].encode("unicode_escape").decode("ascii")
         if wrong == LABEL:
             return (
                 f'row {row} has the unknown label "{shown}": the target must be 0 (negative) or 4 (positive)'

@@ -135,12 +135,16 @@ def _unfold(weights: Array, blocks: int) -> Array:
     return out
 
 
+def has_theorems_rate(packed: Packed, radius: float) -> bool:
+    """Whether every block has the steps that the rate of Theorem 4 needs."""
+    return int(packed.steps.min()) >= steps_needed(packed.lipschitz() * radius)
+
+
 def _prod(packed: Packed, radius: float) -> Prod:
     """Prod at Theorem 4's rate, or where a block has too few steps for it at the largest allowed one."""
-    M = packed.lipschitz() * radius
-    least = int(packed.steps.min())
-    if least >= steps_needed(M):
+    if has_theorems_rate(packed, radius):
         return Prod()
+    M, least = packed.lipschitz() * radius, int(packed.steps.min())
     return Prod(rate=min(prod_rate(least, M), 1 / (4 * M)) if M * least > 1 else 1 / (4 * M))
 
 

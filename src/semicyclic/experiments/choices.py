@@ -14,13 +14,16 @@ class Choice(NamedTuple):
     here: str
 
 
-def choices(protocol: Protocol) -> list[dict[str, Any]]:
-    """All of them, for a report."""
+def choices(protocol: Protocol, *, paper_steps: bool) -> list[dict[str, Any]]:
+    """All of them, for a report. paper_steps: whether the steps are those of the paper."""
     skews = {"rate": "as the text", "drop": "as the script", "none": "no skew"}
     starts = "as the script" if protocol.random_start else "as the text"
     wraps = "as the script" if protocol.wraps else "as the text"
+    if protocol.passes > 1:
+        wraps += f", but {protocol.passes} passes"
     cut = "as the script" if protocol.cuts_tests else "as the text"
-    loss = "as the script" if protocol.loss.outputs > 1 else "as the text, with the step that is the same"
+    loss = "softmax, as the script" if protocol.loss.outputs > 1 else "logistic, as the text"
+    loss += ", with the paper's steps" if paper_steps else ", with other steps"
     found = [
         Choice(
             "first iterate",

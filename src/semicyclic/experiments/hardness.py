@@ -240,7 +240,12 @@ def run_hard(
     """Excess against K and against n of every method, phi itself, and the cases of Section 4."""
     if steps < 1 or cycles < 1:
         raise ValueError(f"--K {cycles} --n {steps}: both must be at least 1")
-    by_cycles, by_steps = BY_CYCLES, tuple(n for n in BY_STEPS if n <= max(4 * steps, BY_STEPS[0]))
+    by_cycles = sorted({*BY_CYCLES, cycles})
+    by_steps = sorted({*(n for n in BY_STEPS if n <= 4 * steps), steps})
+    if not 0 < radius <= 16 * by_cycles[0]:
+        raise ValueError(
+            f"--B {radius:g}: must be positive and at most 16 K = {16 * by_cycles[0]} (Theorem 2)"
+        )
     jobs = [("cycles", smooth, K, steps) for smooth in (False, True) for K in by_cycles]
     jobs += [("steps", smooth, cycles, n) for smooth in (False, True) for n in by_steps]
     found: dict[str, Any] = {}

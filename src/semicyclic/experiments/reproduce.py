@@ -5,7 +5,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from threading import Lock
 from typing import Any
@@ -32,6 +32,8 @@ Array = npt.NDArray[Any]
 LEARNING_RATES = (0.1, 0.215, 0.464, 1.0, 2.15)
 PAPER = Steps(single=2 * 0.464, separate=2 * 1.0)
 GRANULARITY = (1, 2, 6, 24, 144, 1440)
+# Repetitions run at once at most: each holds four copies of the rows.
+SIDE_BY_SIDE = 4
 # Numbers a set of matrices may have at most to be written.
 LARGEST = 100_000
 GRAINS = ("pluralistic_average", "per_component_average")
@@ -117,7 +119,7 @@ def run_experiment(
         return _repetition(rows, hour, plan, seed, clock, lambda: tick("training and testing"))
 
     progress(0.0, "training and testing (the first run compiles)")
-    with ThreadPoolExecutor(min(plan.repetitions, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(plan.repetitions, os.cpu_count() or 1, SIDE_BY_SIDE)) as pool:
         repetitions = list(pool.map(repeat, seeds))
         best, scores = _best(repetitions, plan)
         chosen = Steps(
@@ -143,8 +145,11 @@ def run_experiment(
     result["labels"] = _labels(tweets.positive, base, plan, seeds[0])
     result["granularity"] = {
         "blocks": list(plan.granularity),
+        "steps": by_grain[:, :, len(GRAINS)].mean(axis=0).round().astype(int).tolist(),
+        "step_sizes": [chosen.single, chosen.separate],
         **{key: _spread(by_grain[:, :, k]) for k, key in enumerate(GRAINS)},
     }
+    result["prod"] = {"radius": plan.radius, "rate_of_theorem_4": all(each[0][2] for each in repetitions)}
     result["seconds"] = {"train": clock.train, "evaluate": clock.evaluate}
     return result
 
@@ -180,7 +185,7 @@ def described(
         },
         "approaches": dict(APPROACHES),
         **found,
-        "choices": choices(how),
+        "choices": choices(how, paper_steps=plan.steps == (PAPER,)),
         "versions": versions(),
     }
 
@@ -238,7 +243,9 @@ def _repetition(
         bank = approaches.fit(data, how, start, steps, plan.radius)
         clock.add("train", began)
         began = time.perf_counter()
-        found.append(approaches.grade(bank, data, how))
+        found.append(
+            (*approaches.grade(bank, data, how), approaches.has_theorems_rate(data.cyclic, plan.radius))
+        )
         clock.add("evaluate", began)
         tick()
     return found
@@ -319,7 +326,8 @@ def _matrices(repetitions: list[Any], best: dict[str, int]) -> dict[str, Any]:
     every day as well. Left out where they would be too large to be read.
     """
     first = repetitions[0][0][1]
-    if first["consensus"].size > LARGEST:
+    m = first["consensus"].shape[-1]
+    if m * m > LARGEST:
         return {}
     out: dict[str, Any] = {}
     for key in (
@@ -333,7 +341,7 @@ def _matrices(repetitions: list[Any], best: dict[str, int]) -> dict[str, Any]:
         table = np.stack([found[best[key]][1][key] for found in repetitions]).mean(axis=0)
         name = "single_chain" if key == "consensus" else key
         out[name] = table[-1].tolist()
-        if key == "consensus":
+        if key == "consensus" and table.size <= LARGEST:
             out["single_chain_by_day"] = table.tolist()
     return out
 
@@ -360,31 +368,36 @@ def _granularity(
     seed: np.random.SeedSequence,
     clock: Clock,
 ) -> Array:
-    """[grains, approaches] accuracy when the same skewed data are cut into more and more blocks.
+    """[grains, approaches + 1] accuracy when the same skewed data are cut into ever more blocks.
 
     Scores are means over the experiment's own blocks, so that they can be compared. Every row is
-    used: a block's rows are spread evenly over the days, however few they are. A block without
-    any is joined to the one before it.
+    used: a block's rows are spread evenly over the days, however few they are, and with several
+    passes once in each. A block without any is joined to the one before it. The last column is the
+    number of steps, which grows with m: a minibatch ends with its block.
     """
-    split_rng, skew_rng, test_rng, *_ = _generators(seed)
+    split_rng, skew_rng, test_rng, *_, grain_rng = _generators(seed)
     how, labels, base = plan.protocol, rows.labels, _narrow(rows)
     assert labels is not None
     began = time.perf_counter()
     parts = protocol.split(len(rows), split_rng)
     kept = protocol.skewed(how, parts.train, labels, base, skew_rng)
     tested = protocol.skewed(how, parts.test, labels, base, test_rng)
-    out = np.empty((len(plan.granularity), len(GRAINS)))
+    passes = [kept, *(grain_rng.permutation(kept) for _ in range(how.passes - 1))]
+    learnt = np.concatenate(passes)
+    out = np.empty((len(plan.granularity), len(GRAINS) + 1))
     test, component = rows[tested], base[tested]
     count = np.bincount(component, minlength=how.blocks)
     for g, blocks in enumerate(plan.granularity):
         fine, used = _cut(second, kept, blocks)
-        order = _evenly(kept, fine[kept], how.cycles, used)
+        order = _evenly(learnt, fine[learnt], how.cycles, used)
         packed = _packed(rows, how, order, used)
         here = test.placed(fine[tested].astype(np.int64))
+        start = approaches.starts(replace(how, blocks=used), rows.width, grain_rng)
         runs = (
-            train.pluralistic(packed, step_size=steps.single * how.scale),
-            train.separate(packed, step_size=steps.separate * how.scale),
+            train.pluralistic(packed, step_size=steps.single * how.scale, start=start.one),
+            train.separate(packed, step_size=steps.separate * how.scale, start=start.each),
         )
+        out[g, -1] = packed.steps.sum()
         clock.add("train", began)
         began = time.perf_counter()
         for a, run in enumerate(runs):

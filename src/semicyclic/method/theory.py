@@ -146,6 +146,10 @@ class Setting:
         """How many times worse than i.i.d. separate chains are on blocks that are alike: sqrt(m)."""
         return Bound(sqrt(self.blocks), sqrt(self.blocks))
 
+    def hurts_from(self) -> float:
+        """Steps a cycle m n from which on the lower bound exceeds the i.i.d. rate; infinite for m = 1."""
+        return ceil(self.cycles * (256 / (3 * self._even())) ** 2) if self.blocks > 1 else inf
+
     # ------------------------------------------------------------------ cycles for epsilon
 
     def cycles_iid(self, epsilon: float) -> Bound:

@@ -189,9 +189,18 @@ def _granularity(results: Results, name: str, title: str, caption: str) -> Pictu
         axes.minorticks_off()
         axes.set_xticks(found["blocks"], [f"{m:,}" for m in found["blocks"]])
         axes.set(xlabel="blocks the day is cut into, m", ylabel="accuracy")
-        ideal = results["accuracy"]["iid_average"]["mean"][-1]
-        axes.axhline(ideal, color=FAINT, linestyle=":", label=NAMES["iid_average"])
+        if found["blocks"][0] == 1:
+            ideal = found["pluralistic_average"]["mean"][0]
+            axes.axhline(ideal, color=FAINT, linestyle=":", label="i.i.d. average (m = 1)")
         legend(axes)
+        first, last = found["steps"][0], found["steps"][-1]
+        caption += (
+            f" A minibatch ends with its block, so the chain makes {first:,} steps at m = "
+            f"{found['blocks'][0]:,} and "
+            f"{last:,} at m = {found['blocks'][-1]:,}: the bound of Theorem 3 depends on that number, not "
+            f"on m. Steps: "
+            f"{found['step_sizes'][0]:g}, and {found['step_sizes'][1]:g} for separate chains."
+        )
         return _finish(figure, results, name, title, caption)
 
 
@@ -229,8 +238,8 @@ FIGURES: tuple[tuple[str, Draw, str, str], ...] = (
         "figure4",
         _granularity,
         "Cutting the day ever finer",
-        "The same skewed data, the day cut into ever more blocks. Averages of the single chain keep their "
-        "score, as Theorem 3 says; separate chains see ever less data each.",
+        "The same data, the day cut into ever more blocks, all rows used. Separate chains see ever less of "
+        "them each.",
     ),
 )
 __all__ = ["FIGURES", "NAMES", "WIDTH", "Picture", "draw_all"]
