@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -274,6 +275,11 @@ def test_the_numbers_of_the_stand_in_are_those_of_its_docstring() -> None:
     assert "for the others, h_j uniform" in said
     assert f"normal with standard deviation {standin.HOURLY:g} for the others".replace("0.", ".") in said
     assert f"There are {standin.WORDS:,}" in said
+    lengths = standin._lengths()
+    assert "1 + Poisson(14) words" in said
+    assert abs(lengths.mean() - 15) < 0.01
+    assert abs(lengths.var() - 14) < 0.1
+    assert abs((lengths == 15).mean() - math.exp(-14) * 14**14 / math.factorial(14)) < 1e-4
 
 
 def test_every_part_is_read_while_the_next_is_made() -> None:

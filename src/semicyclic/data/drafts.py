@@ -17,8 +17,6 @@ LINK = np.frombuffer(b"http://bit.ly/", np.uint8)
 USERS = 660_000
 # Of 2**32: how often a row is neutral, begins with a name, ends in a link; a word is drawn out.
 NEUTRAL, NAMED, LINKED, DRAWN_OUT = (np.uint64(share * 2**32) for share in (0.15, 1 / 12, 1 / 25, 1 / 50))
-# Poisson(14).
-LEAST_POISSON = np.exp(-14.0)
 
 
 @jit
@@ -72,17 +70,6 @@ def _next(state: Any) -> Any:
 
 
 @jit
-def _poisson(state: Any) -> Any:
-    """Knuth's way: few enough factors for a mean of 14."""
-    count, product = 0, 1.0
-    while True:
-        product *= (np.float64(_next(state) >> np.uint64(11)) + 0.5) / 9007199254740992.0
-        if product < LEAST_POISSON:
-            return count
-        count += 1
-
-
-@jit
 def _put(text: Any, out: Any, at: Any) -> Any:
     for k in range(len(text)):
         out[at + k] = text[k]
@@ -121,9 +108,9 @@ def _put_date(day: Any, second: Any, out: Any, at: Any) -> Any:
 
 @jit
 def _put_words(state: Any, language: Any, table: Any, out: Any, at: Any) -> Any:
-    letters, starts, chance, other, _ = language
+    letters, starts, chance, other, _, lengths = language
     size = np.uint64(chance.shape[1])
-    count = 1 + _poisson(state)
+    count = np.int64(lengths[_next(state) >> np.uint64(48)])
     for w in range(count):
         draw = _next(state)
         place = (draw >> np.uint64(32)) * size >> np.uint64(32)

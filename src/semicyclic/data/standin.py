@@ -59,6 +59,8 @@ class Language(NamedTuple):
     other: Array
     # [2, 24 * 3600 + 1] where in a day's rows of each label a second begins.
     clock: Array
+    # [65536] how many words a row has, each entry as likely as any other.
+    lengths: Array
 
 
 def make(rows: int = ROWS) -> Iterator[Array]:
@@ -92,7 +94,15 @@ def _language() -> Language:
         meaning = tilt + hourly * np.cos(2 * np.pi * (hour - peak) / 24)
         shares += [zipf * np.exp(sign * meaning / 2) for sign in (-1, 1)]
     chance, other = alias(np.array([*shares, zipf]))
-    return Language(letters, starts, chance, other, _clock())
+    return Language(letters, starts, chance, other, _clock(), _lengths())
+
+
+def _lengths() -> Array:
+    """1 + Poisson(14), by its quantiles."""
+    count = np.arange(60)
+    mass = np.exp(count * np.log(14.0) - 14.0 - np.cumsum(np.log(np.maximum(count, 1))))
+    quantile = (np.arange(2**16) + 0.5) / 2**16
+    return (1 + np.searchsorted(np.cumsum(mass), quantile)).astype(np.uint8)
 
 
 def _clock() -> Array:

@@ -1,6 +1,7 @@
 """Rows cut into visits and minibatches, and laid out for the chain: once, for many runs."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,12 +42,14 @@ class Packed:
 
     def lipschitz(self) -> float:
         """G: no gradient of a step is longer. The loss's own constant times the longest row."""
+        return self.loss.lipschitz * self._longest
+
+    @cached_property
+    def _longest(self) -> float:
         from semicyclic.method.layout import longest_row
 
         layout = self.layout
-        return self.loss.lipschitz * float(
-            longest_row(layout.starts, layout.values, layout.weights, float(self.intercept))
-        )
+        return float(longest_row(layout.starts, layout.values, layout.weights, float(self.intercept)))
 
 
 class Order(NamedTuple):
