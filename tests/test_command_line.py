@@ -74,6 +74,8 @@ def test_help_has_an_example() -> None:
         (("demo", "--seed", "-1"), 1, "semicyclic: --seed -1: must be 0 or more\n"),
         (("demo", "--seed", "x"), 2, "Invalid value for --seed"),
         (("demo", "--out", "/dev/null/x"), 1, "semicyclic: "),
+        (("reproduce", "--out", "/dev/null"), 1, "semicyclic: --out /dev/null: this is a file, and a folder"),
+        (("reproduce", "--out", "/dev/null/x"), 1, "--out /dev/null/x: the folder cannot be made: Not a dir"),
         (("dance",), 2, "dance"),
         (("reproduce", "/none.csv"), 1, "semicyclic: /none.csv: No such file or directory\n"),
         (("reproduce", "x.csv", "--download"), 1, "semicyclic: give either FILE or --download, not both\n"),
@@ -87,9 +89,9 @@ def test_help_has_an_example() -> None:
         (
             ("theory", "--epsilon", "0"),
             1,
-            "semicyclic: --epsilon 0: must be a positive number within reason\n",
+            "semicyclic: --epsilon 0: must be between 1e-100 and 1e100\n",
         ),
-        (("theory", "--B", "1e200"), 1, "semicyclic: --B 1e+200: must be a positive number within reason\n"),
+        (("theory", "--B", "1e200"), 1, "semicyclic: --B 1e+200: must be between 1e-100 and 1e100\n"),
         (
             ("theory", "--hard", "--B", "100"),
             1,
@@ -143,6 +145,15 @@ def here(*words: str) -> int:
     return int(end.value.code or 0)
 
 
+def test_what_fails_leaves_no_empty_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("reproduce", str(tmp_path / "none.csv"), "--out", str(tmp_path / "new")) == 1
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "old").mkdir()
+    assert here("reproduce", str(tmp_path / "none.csv"), "--out", str(tmp_path / "old")) == 1
+    assert (tmp_path / "old").exists()
+    assert "none.csv: No such file" in capsys.readouterr().err
+
+
 def test_theory_knows_odd_and_single_blocks(capsys: pytest.CaptureFixture[str]) -> None:
     assert here("theory", "--m", "1") == 0
     assert "With one block the data are i.i.d.: there is no lower bound." in capsys.readouterr().out
@@ -183,7 +194,7 @@ def test_reproduce_prints_what_it_always_did(tmp_path: Path) -> None:
     assert masked(shown) == (GOLDEN / "reproduce.txt").read_text()
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert results["data"] == {
-        "name": "a file in Sentiment140's layout",
+        "name": "small.csv",
         "stand_in": False,
         "rows": 12_000,
         "positive": 6_000,

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+import scipy.stats
 
 from semicyclic import cli, measure
 from semicyclic.data import standin
@@ -156,7 +157,7 @@ def test_the_script_starts_anywhere_and_the_text_at_zero() -> None:
 @pytest.fixture(scope="module")
 def small(tweets: Tweets) -> dict[str, Any]:
     plan = Experiment(protocol.text(batch_size=16), repetitions=3, granularity=(1, 6, 1440))
-    return reproduce.described(run_experiment(tweets, plan), plan, tweets, protocol="text", stand_in=True)
+    return reproduce.described(run_experiment(tweets, plan), plan, tweets, protocol="text", file=None)
 
 
 def test_the_result_has_every_approach_on_every_day(small: dict[str, Any]) -> None:
@@ -173,6 +174,11 @@ def test_the_result_has_every_approach_on_every_day(small: dict[str, Any]) -> No
     differences = own[0, :, -1] - own[1, :, -1]
     assert gap["mean"] == pytest.approx(differences.mean())
     assert gap["standard_error"] == pytest.approx(differences.std(ddof=1) / np.sqrt(3))
+    for each in (*small["differences"]["accuracy"], *small["differences"]["log_loss"]):
+        assert each["clear"] == (abs(each["mean"]) > scipy.stats.t.ppf(0.975, 2) * each["standard_error"])
+    for count in range(2, 16):
+        assert reproduce.beyond(count) == pytest.approx(scipy.stats.t.ppf(0.975, count - 1), abs=1e-3)
+    assert 2 <= reproduce.beyond(1000) < 2.2
     cells = np.array(small["matrices"]["single_chain_by_day"])
     assert cells.mean(axis=(1, 2)) == pytest.approx(small["accuracy"]["consensus"]["mean"])
     assert np.diagonal(cells, axis1=1, axis2=2).mean(axis=1) == pytest.approx(
@@ -461,7 +467,8 @@ def differ(results: dict[str, Any], one: str, other: str, mean: float, error: fl
     """Let two approaches differ by so much on the last day."""
     for each in results["differences"]["accuracy"]:
         if (each["of"], each["over"]) == (one, other):
-            each.update(mean=mean, standard_error=error)
+            clear = error is not None and abs(mean) > 2.3 * error
+            each.update(mean=mean, standard_error=error, clear=clear)
             results["accuracy"][one]["mean"][-1] = results["accuracy"][other]["mean"][-1] + mean
 
 
@@ -477,7 +484,7 @@ def test_the_reading_follows_the_numbers(folder: Path) -> None:
     assert "mostly an effect of the last iterate" in dict(reading(results))[rhythm]
     for mean, error in ((0.001, 0.001), (-0.05, 0.001), (0.05, None)):
         differ(results, "iid", "consensus", mean, error)
-        assert "no clear deficit" in dict(reading(results))[rhythm]
+        assert "show no clear deficit" in dict(reading(results))[rhythm]
     differ(results, "pluralistic_average", "iid_average", 0.02)
     results["accuracy"]["hour_feature"]["mean"][-1] = results["accuracy"]["iid_average"]["mean"][-1] + 0.015
     assert "So 75% of the gain" in dict(reading(results))[hour]
@@ -485,6 +492,8 @@ def test_the_reading_follows_the_numbers(folder: Path) -> None:
     results["accuracy"]["hour_feature"]["mean"][-1] -= 0.01
     assert "So 25% of the gain" in dict(reading(results))[hour]
     assert "a fair answer" not in dict(reading(results))[hour]
+    results["accuracy"]["hour_feature"]["mean"][-1] += 0.02
+    assert "gains as much as the pluralistic average or more" in dict(reading(results))[hour]
     differ(results, "pluralistic_average", "iid_average", 0.001)
     assert "of the gain" not in dict(reading(results))[hour]
     assert "too few steps" not in dict(reading(results))["Or a chain for each block?"]
@@ -500,10 +509,14 @@ def test_the_average_that_trails_is_said_to(folder: Path) -> None:
     results["settings"]["skew"] = "none"
     results["data"]["stand_in"] = False
     results["settings"]["step_sizes"] = [[1, 1], [2, 2]]
+    results["step_sizes"]["pluralistic"] = [1]
     said = dict(reading(results))
     assert "No skew was added" in said["Does one model for each block help?"]
     assert "17 June 2009" in said["What these figures do not say"]
     assert "as the paper chose" in said["What these figures do not say"]
+    assert "the best of the steps 1, 2. Some best ones lie at an end" in said["Average or last iterate?"]
+    results["settings"]["step_sizes"] = [[0.1, 1], [0.928, 1], [1, 1], [3, 3]]
+    assert "an end of that list" not in dict(reading(results))["Average or last iterate?"]
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

@@ -154,8 +154,14 @@ REFUSED = {
     "more columns": ([*TWO, [*row(), "more"]], "row 3 has 7 column(s)"),
     "label": ([row("0"), row("2")], 'row 2 has the unknown label "2": the target must be 0 (negative) or 4'),
     "no label": ([row("0"), row("")], 'row 2 has the unknown label ""'),
-    "header": ([["target", "id", "date", "flag", "user", "text"]], 'row 1 has the unknown label "target"'),
-    "one class": ([row("4"), row("4")], "all 2 rows up to row 2 have the target 4: both classes are needed"),
+    "header": (
+        [["target", "id", "date", "flag", "user", "text"]],
+        'row 1 has the unknown label "target": the target must be 0 (negative) or 4 (positive) (a header?',
+    ),
+    "one class": (
+        [row("4"), row("4")],
+        "all rows, from row 1 to row 2, have the target 4: both classes are needed",
+    ),
     "empty": ([], "there are no rows: the file is empty"),
     "hour": ([*TWO, row(when="Mon Apr 06 24:19:45 PDT 2009")], 'row 3 has the date "Mon Apr 06 24:19:45'),
     "day": ([row(when="Mon Apr 31 22:19:45 PDT 2009")], "row 1 has the date"),

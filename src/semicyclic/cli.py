@@ -3,6 +3,8 @@
 import json
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -128,6 +130,7 @@ def reproduce(
 
     Example: semicyclic reproduce training.1600000.processed.noemoticon.csv --out paper --seed 1
     """
+    from semicyclic.data.fetch import SENTIMENT140
     from semicyclic.experiments import protocol
     from semicyclic.experiments import reproduce as experiment
     from semicyclic.method.learn import Diverged
@@ -154,10 +157,9 @@ def reproduce(
         steps = experiment.grid(step_size or [2 * rate for rate in experiment.LEARNING_RATES])
     follow = protocol.script if as_ == "script" else protocol.text
     plan = experiment.Experiment(follow(**how), steps, repetitions, seed, radius)
-    out.mkdir(parents=True, exist_ok=True)
     console = Console()
     started = time.perf_counter()
-    with terminal.progress(console) as tell:
+    with _folder(out), terminal.progress(console) as tell:
         tweets = _tweets(file, out if download else None, rows, vocabulary, tell)
         ingest = time.perf_counter() - started
         try:
@@ -165,7 +167,8 @@ def reproduce(
         except Diverged:
             raise ValueError("a chain left the finite numbers: choose a smaller --step-size") from None
         stand_in = file is None and not download
-        results = experiment.described(found, plan, tweets, protocol=as_, stand_in=stand_in)
+        source = SENTIMENT140.member if download else None if file is None else file.name
+        results = experiment.described(found, plan, tweets, protocol=as_, file=source)
         tell(1.0, "drawing")
         pictures = draw_all(results)
         results["seconds"] = {"ingest": ingest, **results["seconds"], "total": time.perf_counter() - started}
@@ -173,12 +176,31 @@ def reproduce(
     console.print(terminal.reproduction(results))
     console.print(
         f"{len(tweets):,} {'made-up ' if stand_in else ''}rows, {blocks} blocks, {cycles} days, as the {as_} "
-        f"has it, seed {seed}. Prod's chains are projected onto a ball of radius {radius:g}.",
+        f"has it{', without skew' if skew == 'none' else ''}, seed {seed}. Prod's chains are projected "
+        f"onto a ball of radius {radius:g}.",
         highlight=False,
     )
     console.print(
         f"{time.perf_counter() - started:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True
     )
+
+
+@contextmanager
+def _folder(out: Path) -> Iterator[None]:
+    """The folder for what is written, there before any work is done; gone again if nothing came of it."""
+    known = out.exists()
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise ValueError(f"--out {out}: this is a file, and a folder is needed") from None
+    except OSError as error:
+        raise ValueError(f"--out {out}: the folder cannot be made: {error.strerror}") from None
+    try:
+        yield
+    except BaseException:
+        if not known and not any(out.iterdir()):
+            out.rmdir()
+        raise
 
 
 def _tweets(
@@ -207,7 +229,9 @@ def theory(
     *,
     B: Annotated[float, Parameter(name="--B", help="The norm of the solutions competed with.")] = 1.0,
     K: Annotated[int | None, Parameter(name="--K", help="Cycles: 5 unless given, 4 with --hard.")] = None,
-    m: Annotated[int | None, Parameter(name="--m", help="Blocks a cycle: 6 unless given.")] = None,
+    m: Annotated[
+        int | None, Parameter(name="--m", help="Blocks a cycle: 6 unless given; --hard has 2.")
+    ] = None,
     n: Annotated[
         int | None, Parameter(name="--n", help="Steps a block: 50,000 unless given, 250 with --hard.")
     ] = None,
@@ -216,7 +240,10 @@ def theory(
         bool, Parameter(negative=(), help="Run every method on the hard instances, and write a report.")
     ] = False,
     seed: Annotated[int, Parameter(help="Seed of what --hard draws.")] = 0,
-    out: Annotated[Path | None, Parameter(help="Folder for results.json, and the report of --hard.")] = None,
+    out: Annotated[
+        Path | None,
+        Parameter(help="Folder for results.json; with --hard for the report, and then theory unless given."),
+    ] = None,
 ) -> None:
     """Print every bound of the paper, as stated and as corrected, and what it means in cycles.
 
@@ -233,7 +260,7 @@ def theory(
             raise ValueError(f"{name} {value}: must be at least 1")
     for name, size in (("--B", B), ("--epsilon", epsilon)):
         if size is not None and not 1e-100 < size < 1e100:
-            raise ValueError(f"{name} {size:g}: must be a positive number within reason")
+            raise ValueError(f"{name} {size:g}: must be between 1e-100 and 1e100")
     if seed < 0:
         raise ValueError(f"--seed {seed}: must be 0 or more")
     if hard:
@@ -264,7 +291,11 @@ def theory(
                 setting.cycles_cyclic(epsilon),
                 "at least, however many steps a block",
             ),
-            ("one model, cyclic, smooth", setting.cycles_cyclic_smooth(epsilon), "at least; paper: order"),
+            (
+                "one model, cyclic, smooth",
+                setting.cycles_cyclic_smooth(epsilon),
+                "at least; paper: up to a constant",
+            ),
         ]
     console.print(
         f"K = {K:,}, m = {m:,}, n = {n:,}: T = {setting.total:,} steps; B = {B:g}, G = 1",
@@ -313,9 +344,8 @@ def _hard(console: Console, seed: int, out: Path, shape: dict[str, Any]) -> None
     from semicyclic.show.output import write_hard
 
     check_installed()
-    out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
-    with terminal.progress(console) as tell:
+    with _folder(out), terminal.progress(console) as tell:
         found = run_hard(seed=seed, **shape, progress=tell)
     results: dict[str, Any] = {
         "experiment": "Semi-Cyclic SGD (ICML 2019), Sections 3 and 4",

@@ -146,8 +146,10 @@ class _Reader:
         # In one line, whatever the field holds.
         shown = field[:60].encode("unicode_escape").decode("ascii")
         if wrong == LABEL:
+            header = " (a header? remove that line)" if row == 1 else ""
             return (
-                f'row {row} has the unknown label "{shown}": the target must be 0 (negative) or 4 (positive)'
+                f'row {row} has the unknown label "{shown}": the target must be 0 (negative) or 4 '
+                f"(positive){header}"
             )
         return (
             f'row {row} has the date "{shown}": it must be like "Mon Apr 06 22:19:45 PDT 2009", Pacific time'
@@ -162,8 +164,8 @@ class _Reader:
             raise ValueError("there are no rows: the file is empty")
         if positive.all() or not positive.any():
             raise ValueError(
-                f"all {len(positive):,} rows up to row {len(positive)} have the target "
-                f"{4 if positive[0] else 0}: both classes are needed"
+                f"all rows, from row 1 to row {len(positive)}, have the target {4 if positive[0] else 0}: "
+                "both classes are needed (the original is sorted by label: take a random sample of it)"
             )
         number, (letters, starts) = int(self.used[0]), self.pool
         counts = np.zeros(number, np.int64)

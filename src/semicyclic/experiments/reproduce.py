@@ -32,6 +32,8 @@ Array = npt.NDArray[Any]
 LEARNING_RATES = (0.1, 0.215, 0.464, 1.0, 2.15)
 PAPER = Steps(single=2 * 0.464, separate=2 * 1.0)
 GRANULARITY = (1, 2, 6, 24, 144, 1440)
+# Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
+T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
 # Repetitions run at once at most: each holds four copies of the rows.
 SIDE_BY_SIDE = 4
 # Numbers a set of matrices may have at most to be written.
@@ -155,17 +157,18 @@ def run_experiment(
 
 
 def described(
-    found: dict[str, Any], plan: Experiment, tweets: Tweets, *, protocol: str, stand_in: bool
+    found: dict[str, Any], plan: Experiment, tweets: Tweets, *, protocol: str, file: str | None
 ) -> dict[str, Any]:
-    """A result with all that is needed to read it: what it is of, and how it came about."""
+    """A result with all that is needed to read it: what it is of, and how it came about.
+
+    file: the name of the file, without its folder; None for the stand-in.
+    """
     how = plan.protocol
     return {
         "experiment": "Semi-Cyclic SGD (ICML 2019), Section 7",
         "data": {
-            "name": "stand-in for Sentiment140, made by semicyclic"
-            if stand_in
-            else "a file in Sentiment140's layout",
-            "stand_in": stand_in,
+            "name": "stand-in for Sentiment140, made by semicyclic" if file is None else file,
+            "stand_in": file is None,
             "rows": len(tweets),
             "positive": int(tweets.positive.sum()),
         },
@@ -297,18 +300,23 @@ def _spread(values: Array) -> dict[str, list[float]]:
 
 
 def _differences(scores: dict[str, Array]) -> list[dict[str, Any]]:
-    """Paired differences on the last day; none of a single repetition."""
-    out = []
+    """Paired differences on the last day, and whether they stand out; a single repetition has no error."""
+    out: list[dict[str, Any]] = []
     for one, other in CONTRASTS:
         first, second = scores[one][:, -1], scores[other][:, -1]
         if len(first) > 1:
             gap = paired(first, second)
-            out.append({"of": one, "over": other, "mean": gap.mean, "standard_error": gap.error})
+            clear = abs(gap.mean) > beyond(len(first)) * gap.error
+            told: dict[str, Any] = {"mean": gap.mean, "standard_error": gap.error, "clear": bool(clear)}
         else:
-            out.append(
-                {"of": one, "over": other, "mean": float(first[0] - second[0]), "standard_error": None}
-            )
+            told = {"mean": float(first[0] - second[0]), "standard_error": None, "clear": False}
+        out.append({"of": one, "over": other, **told})
     return out
+
+
+def beyond(repetitions: int) -> float:
+    """Standard errors that a difference must exceed to stand out: Student's t, 95 %, never below 2."""
+    return max(T_95[min(repetitions - 2, len(T_95) - 1)], 2.0)
 
 
 def _two_blocks(repetitions: list[Any], best: int) -> dict[str, Any]:

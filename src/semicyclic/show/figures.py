@@ -238,8 +238,8 @@ FIGURES: tuple[tuple[str, Draw, str, str], ...] = (
         "figure4",
         _granularity,
         "Cutting the day ever finer",
-        "The same data, the day cut into ever more blocks, all rows used. Separate chains see ever less of "
-        "them each.",
+        "The same data, the day cut into ever more blocks; all rows are divided over the days anew, so the "
+        "experiment's own m differs a little from the table. Separate chains see ever less of them each.",
     ),
 )
 __all__ = ["FIGURES", "NAMES", "WIDTH", "Picture", "draw_all"]

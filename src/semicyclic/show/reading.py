@@ -10,27 +10,32 @@ def _last(results: Results, key: str, measure: str = "accuracy") -> float:
     return float(results[measure][key]["mean"][-1])
 
 
-def _difference(results: Results, one: str, other: str) -> tuple[float, float | None]:
-    """A paired difference on the last day and its standard error, which one repetition has not."""
+def _difference(results: Results, one: str, other: str) -> Mapping[str, Any]:
+    """A paired difference on the last day, its standard error, and whether it stands out."""
     for each in results["differences"]["accuracy"]:
         if (each["of"], each["over"]) == (one, other):
-            return each["mean"], each["standard_error"]
+            return dict(each)
     raise KeyError((one, other))
 
 
 def _gap(results: Results, one: str, other: str) -> str:
     """A difference with its standard error, and whether it stands out."""
-    mean, error = _difference(results, one, other)
-    if error is None:
-        return f"{mean:+.4f}, of one repetition only"
-    clear = "" if abs(mean) > 2 * error else ", within twice that: no difference to speak of"
-    return f"{mean:+.4f} with a standard error of {error:.4f}{clear}"
+    found = _difference(results, one, other)
+    if found["standard_error"] is None:
+        return f"{found['mean']:+.4f}, of one repetition only"
+    clear = "" if found["clear"] else f", not clear from {_repetitions(results)}"
+    return f"{found['mean']:+.4f} with a standard error of {found['standard_error']:.4f}{clear}"
 
 
 def _verdict(results: Results, one: str, other: str) -> int:
     """1 or -1 for a difference that stands out, else 0."""
-    mean, error = _difference(results, one, other)
-    return 0 if error is None or abs(mean) <= 2 * error else 1 if mean > 0 else -1
+    found = _difference(results, one, other)
+    return 0 if not found["clear"] else 1 if found["mean"] > 0 else -1
+
+
+def _repetitions(results: Results) -> str:
+    count = results["settings"]["repetitions"]
+    return f"{count} repetition{'s' if count != 1 else ''}"
 
 
 def reading(results: Results) -> list[tuple[str, str]]:
@@ -57,7 +62,7 @@ def _consensus(results: Results) -> tuple[str, str]:
         f"reach {mean:.4f} and {ideal_mean:.4f}. "
     )
     if _verdict(results, "iid", "consensus") <= 0:
-        text += "So on these data the consensus has no clear deficit to mend."
+        text += f"{_repetitions(results).capitalize()} of these data show no clear deficit of the consensus."
     elif ideal_mean - mean < 0.5 * (ideal - last):
         text += (
             "So here the deficit of the consensus is mostly an effect of the last iterate, which leans "
@@ -74,8 +79,9 @@ def _pluralistic(results: Results) -> tuple[str, str]:
         f"A model for each block, from the same chain: pluralistic over consensus "
         f"{_gap(results, 'pluralistic', 'consensus')}; over the i.i.d. ideal "
         f"{_gap(results, 'pluralistic', 'iid')}. "
-        "It may pass the ideal, which has to serve every hour with one model."
     )
+    if _verdict(results, "pluralistic", "iid") > 0:
+        text += "It can pass the ideal because that has to serve every hour with one model."
     if results["settings"]["skew"] == "none":
         text += " No skew was added: pluralism can gain no more than what the data have by themselves."
     return "Does one model for each block help?", text
@@ -89,8 +95,18 @@ def _average(results: Results) -> tuple[str, str]:
             "weighs: use smaller minibatches, larger steps (averages want two to four times those of the "
             "last iterate), or the tail average."
         )
-    else:
+    tried = [steps[0] for steps in results["settings"]["step_sizes"]]
+    if len(tried) == 1:
         text += "Averages want larger steps than last iterates; --step-size .5 1 2 4 gives each its best."
+    else:
+        edge = [
+            key
+            for key in ("pluralistic", "pluralistic_average")
+            if results["step_sizes"][key][0] in (min(tried), max(tried))
+        ]
+        text += f"Each has the best of the steps {', '.join(f'{size:g}' for size in tried)}."
+        if edge:
+            text += " Some best ones lie at an end of that list: a wider one may do better."
     return "Average or last iterate?", text
 
 
@@ -99,13 +115,17 @@ def _hour(results: Results) -> tuple[str, str]:
     hour, plural = _last(results, "hour_feature"), _last(results, "pluralistic_average")
     text = (
         "An ordinary chain with the block as a feature learns how many rows of each block are positive, and "
-        f"nothing else about the hour. It reaches {hour:.4f}, the pluralistic average {plural:.4f}, one "
-        f"model that does not know the hour {base:.4f}. "
+        f"nothing else about the hour. It reaches {hour:.4f}, the pluralistic average {plural:.4f}, the "
+        f"i.i.d. "
+        f"average, which does not know the hour, {base:.4f}. "
     )
     gains = _verdict(results, "pluralistic_average", "iid_average") > 0
     if gains and results["settings"]["blocks"] > 1:
-        share = min(max((hour - base) / (plural - base), 0), 1)
-        text += f"So {share:.0%} of the gain is knowing the block's share of positives. "
+        share = max((hour - base) / (plural - base), 0)
+        if share < 1:
+            text += f"So {share:.0%} of the gain is knowing the block's share of positives. "
+        else:
+            text += "So the feature gains as much as the pluralistic average or more. "
         if share >= 0.5 and results["settings"]["skew"] != "none":
             text += "The skew changes nothing but that share, and the feature is a fair answer to it. "
     text += (
@@ -129,7 +149,8 @@ def _separate(results: Results) -> tuple[str, str]:
         f"blocks the pluralistic "
         f"average goes from {plural[0]:.4f} to {plural[-1]:.4f}, separate chains from {own[0]:.4f} to "
         f"{own[-1]:.4f}: each "
-        "of them learns from its own block only. A hedge between the two needs no choice: AdaHedge "
+        "of them learns from its own block only (and a minibatch ends with its block, so finer blocks "
+        "make more steps). A hedge between the two needs no choice: AdaHedge "
         f"{_last(results, 'hedged_adahedge'):.4f}, Prod {_last(results, 'hedged_prod'):.4f}. Prod needs a "
         f"ball to project "
         f"onto (radius {results['settings']['radius']:g}) and moves slowly. "

@@ -24,6 +24,7 @@ def page(template: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["signed"] = lambda value: f"{value:+.4f}".replace("-0.0000", "+0.0000")
     environment.filters["figure"] = lambda picture: Markup(inline(picture.svg, picture.title))
     return environment.get_template(template).render(**values)
 

@@ -39,7 +39,8 @@ def reproduction(results: Results) -> Table:
     for key in sorted(accuracy, key=lambda key: -accuracy[key]["mean"][-1]):
         mean, std = accuracy[key]["mean"], accuracy[key]["std"]
         steps = ", ".join(f"{size:g}" for size in results["step_sizes"][key])
-        scores = f"{mean[0]:.4f}", f"{mean[-1]:.4f}", f"{std[-1]:.4f}"[1:], f"{loss[key]['mean'][-1]:.4f}"
+        spread = f"{std[-1]:.4f}"[1:] if count > 1 else "-"
+        scores = f"{mean[0]:.4f}", f"{mean[-1]:.4f}", spread, f"{loss[key]['mean'][-1]:.4f}"
         table.add_row(NAMES[key], *scores, steps)
     return table
 
