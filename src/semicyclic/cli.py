@@ -233,7 +233,7 @@ def theory(
         int | None, Parameter(name="--m", help="Blocks a cycle: 6 unless given; --hard has 2.")
     ] = None,
     n: Annotated[
-        int | None, Parameter(name="--n", help="Steps a block: 50,000 unless given, 250 with --hard.")
+        int | None, Parameter(name="--n", help="Steps a block: 50,000 unless given, 300 with --hard.")
     ] = None,
     epsilon: Annotated[float | None, Parameter(help="Also tell the cycles needed to come so near.")] = None,
     hard: Annotated[
@@ -266,7 +266,7 @@ def theory(
     if hard:
         if m is not None or epsilon is not None:
             raise ValueError("the hard instances have two blocks: leave out --m and --epsilon")
-        shape = {"radius": B, "cycles": 4 if K is None else K, "steps": 250 if n is None else n}
+        shape = {"radius": B, "cycles": 4 if K is None else K, "steps": 300 if n is None else n}
         _hard(console, seed, Path("theory") if out is None else out, shape)
         return
     K, m, n = 5 if K is None else K, 6 if m is None else m, 50_000 if n is None else n

@@ -234,7 +234,7 @@ def run_hard(
     seed: int = 0,
     radius: float = 1.0,
     cycles: int = 4,
-    steps: int = 250,
+    steps: int = 300,
     progress: Callable[[float, str], None] = lambda _, __: None,
 ) -> dict[str, Any]:
     """Excess against K and against n of every method, phi itself, and the cases of Section 4."""
