@@ -68,7 +68,7 @@ def test_nine_rows_of_ten_are_learnt_from(seed: int, rows: int) -> None:
 def test_the_text_divides_every_component_over_the_days(seed: int, m: int, K: int, passes: int) -> None:
     _, block = data(seed, 300, m)
     rows = np.random.default_rng(seed).permutation(300)[:200]
-    how = text(blocks=m, cycles=K, passes=passes)
+    how = text(blocks=m, cycles=K, passes=passes, batch_size=10_000)
     order = protocol.cyclic(how, rows, block, 300, np.random.default_rng(seed))
     assert np.array_equal(order.block, block[order.rows])
     visit = order.cycle * m + order.block
@@ -83,6 +83,29 @@ def test_the_text_divides_every_component_over_the_days(seed: int, m: int, K: in
         assert used.max() <= passes
         if passes == 1:  # in the order of the split, none twice
             assert np.array_equal(order.rows[order.block == i], rows[own][: n * K])
+
+
+@given(seed=seeds, m=st.integers(1, 3), K=st.integers(1, 6), size=st.integers(1, 12))
+@settings(max_examples=40, deadline=None)
+def test_the_text_learns_in_whole_minibatches_and_what_is_left_opens_the_next_day(
+    seed: int, m: int, K: int, size: int
+) -> None:
+    _, block = data(seed, 300, m)
+    rows = np.random.default_rng(seed).permutation(300)[:240]
+    how = text(blocks=m, cycles=K, batch_size=size)
+    order = protocol.cyclic(how, rows, block, 300, np.random.default_rng(seed))
+    for i in range(m):
+        own = [row for row in rows if block[row] == i]
+        n = len(own) // K
+        used = order.rows[order.block == i].tolist()
+        assert used == own[: len(used)]  # in order, none left out and none twice
+        sizes = np.bincount(order.cycle[order.block == i], minlength=K)
+        assert (np.abs(np.cumsum(sizes) - n * np.arange(1, K + 1)) < size).all()
+        if n >= size:
+            assert (sizes % size == 0).all()
+            assert (sizes > 0).all()
+        else:
+            assert (sizes == n).all()
 
 
 @given(seed=seeds, m=st.sampled_from([1, 2, 4]), K=st.integers(1, 4), size=st.integers(1, 17))

@@ -18,7 +18,9 @@ def choices(protocol: Protocol, *, paper_steps: bool) -> list[dict[str, Any]]:
     """All of them, for a report. paper_steps: whether the steps are those of the paper."""
     skews = {"rate": "as the text", "drop": "as the script", "none": "no skew"}
     starts = "as the script" if protocol.random_start else "as the text"
-    wraps = "as the script" if protocol.wraps else "as the text"
+    wraps = (
+        "as the script" if protocol.wraps else "as the text; rows short of a minibatch wait for the next day"
+    )
     if protocol.passes > 1:
         wraps += f", but {protocol.passes} passes"
     cut = "as the script" if protocol.cuts_tests else "as the text"
@@ -45,7 +47,7 @@ def choices(protocol: Protocol, *, paper_steps: bool) -> list[dict[str, Any]]:
         ),
         Choice(
             "rows per block and day",
-            "each component divided over the days, one pass",
+            "each component divided over the days, one pass; nothing is said of a minibatch that is not full",
             "the same number for every block, in whole minibatches; blocks the skew made small are read "
             "again",
             wraps,

@@ -6,6 +6,7 @@ Where the paper's text and its authors' script differ, each place is a field of 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,7 +184,12 @@ def _groups(rows: Array, block: Array, blocks: int) -> list[Array]:
 
 
 def _in_turn(protocol: Protocol, groups: list[Array], whole: int, rng: np.random.Generator) -> Order:
-    """Every day a visit to every block."""
+    """Every day a visit to every block.
+
+    By the text block i has n_i = floor(|component i| / K) rows a day. They are learnt from in whole
+    minibatches, and what is left of one day opens the next: a full step on a handful of rows
+    just before a model is judged would tell more of the remainder than of the method.
+    """
     K, m = protocol.cycles, protocol.blocks
     visits: list[list[Array]] = []
     for i, own in enumerate(groups):
@@ -194,7 +200,11 @@ def _in_turn(protocol: Protocol, groups: list[Array], whole: int, rng: np.random
         n = len(own) * protocol.passes // K
         if n == 0:
             raise ValueError(_empty(protocol, i, len(own), f"to learn from in {K} days"))
-        visits.append(np.split(np.concatenate(passes)[: n * K], K))
+        ends = np.arange(K + 1) * n
+        if n >= protocol.batch_size:
+            ends -= ends % protocol.batch_size
+        stream = np.concatenate(passes)
+        visits.append([stream[low:high] for low, high in pairwise(ends.tolist())])
     sizes = np.array([[len(visits[i][k]) for i in range(m)] for k in range(K)]).ravel()
     number = np.repeat(np.arange(K * m), sizes)
     rows = np.concatenate([visits[i][k] for k in range(K) for i in range(m)])

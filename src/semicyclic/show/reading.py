@@ -179,11 +179,6 @@ def _limits(results: Results) -> str:
         "setting of the theorems, not the order of a real stream, in which the world also drifts."
     )
     parts.append("Scores are means over blocks, each counting alike, whatever its size.")
-    if results["settings"]["protocol"] == "text":
-        parts.append(
-            "The last minibatch of a visit may be short, and its step is as long as any: where a visit has "
-            "few minibatches, last iterates suffer from that and averages hardly."
-        )
     if len(results["settings"]["step_sizes"]) > 1:
         parts.append(
             "Each approach has the step with the best accuracy on the last day's test rows, as the paper "
