@@ -18,7 +18,7 @@ from semicyclic.data import standin, tweets
 from semicyclic.data.datasets import Corpus
 from semicyclic.experiments import protocol
 from semicyclic.experiments.approaches import CLASSES
-from semicyclic.experiments.reproduce import PAPER
+from semicyclic.experiments.repetition import PAPER
 from semicyclic.method import measure, train
 from semicyclic.method.evaluate import by_block
 from semicyclic.method.loss import logistic

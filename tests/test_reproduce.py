@@ -18,11 +18,12 @@ from semicyclic import cli, measure
 from semicyclic.data import standin
 from semicyclic.data.datasets import Corpus
 from semicyclic.data.tweets import Tweets, read, read_file
-from semicyclic.experiments import approaches, protocol, reproduce
+from semicyclic.experiments import approaches, granularity, protocol, repetition, reproduce, summary
 from semicyclic.experiments.approaches import APPROACHES, CLASSES, Data, Steps
 from semicyclic.experiments.choices import choices
 from semicyclic.experiments.indicators import with_indicators
-from semicyclic.experiments.reproduce import Experiment, run_experiment
+from semicyclic.experiments.repetition import Experiment
+from semicyclic.experiments.reproduce import run_experiment
 from semicyclic.method import basis, train
 from semicyclic.method.evaluate import matrices
 from semicyclic.method.hedge import Prod
@@ -51,10 +52,10 @@ def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[Data, approaches.S
     tested = protocol.tests(how, parts.test, block)
     dealt = protocol.dealt(how, parts.test)
     data = Data(
-        reproduce._packed(rows, how, order),
-        reproduce._packed(rows, how, protocol.mixed(order, rng)),
-        reproduce._packed(rows, how, protocol.unskewed(how, parts.train, rng)),
-        reproduce._packed(with_indicators(rows, how.blocks), how, order),
+        repetition.packed(rows, how, order),
+        repetition.packed(rows, how, protocol.mixed(order, rng)),
+        repetition.packed(rows, how, protocol.unskewed(how, parts.train, rng)),
+        repetition.packed(with_indicators(rows, how.blocks), how, order),
         rows[tested[0]].placed(tested[1]),
         rows[dealt[0]].placed(dealt[1]),
     )
@@ -140,7 +141,7 @@ def test_two_class_softmax_is_logistic_with_twice_the_step(tweets: Tweets) -> No
     for key in ("per_component", "pluralistic_average", "residual", "hedged_adahedge"):
         columns = two.own[key]
         assert np.allclose(columns[:, :, 1] - columns[:, :, 0], one.own[key][:, :, 0], atol=2e-4), key
-    assert Steps(0.928, 2.0) == reproduce.PAPER
+    assert Steps(0.928, 2.0) == repetition.PAPER
 
 
 def test_the_script_starts_anywhere_and_the_text_at_zero() -> None:
@@ -177,8 +178,8 @@ def test_the_result_has_every_approach_on_every_day(small: dict[str, Any]) -> No
     for each in (*small["differences"]["accuracy"], *small["differences"]["log_loss"]):
         assert each["clear"] == (abs(each["mean"]) > scipy.stats.t.ppf(0.975, 2) * each["standard_error"])
     for count in range(2, 16):
-        assert reproduce.beyond(count) == pytest.approx(scipy.stats.t.ppf(0.975, count - 1), abs=1e-3)
-    assert 2 <= reproduce.beyond(1000) < 2.2
+        assert summary.beyond(count) == pytest.approx(scipy.stats.t.ppf(0.975, count - 1), abs=1e-3)
+    assert 2 <= summary.beyond(1000) < 2.2
     cells = np.array(small["matrices"]["single_chain_by_day"])
     assert cells.mean(axis=(1, 2)) == pytest.approx(small["accuracy"]["consensus"]["mean"])
     assert np.diagonal(cells, axis1=1, axis2=2).mean(axis=1) == pytest.approx(
@@ -275,7 +276,7 @@ def test_finer_blocks_follow_the_protocol(tweets: Tweets) -> None:
 
 def test_blocks_without_rows_are_joined_to_the_one_before() -> None:
     second = np.array([0, 50_000, 50_000, 86_000])
-    fine, used = reproduce._cut(second, np.array([1, 2, 3]), 24)
+    fine, used = granularity.cut(second, np.array([1, 2, 3]), 24)
     assert used == 2
     assert fine.tolist() == [1, 0, 0, 1]  # midnight has no rows to learn from: it joins the evening
 
@@ -284,7 +285,7 @@ def test_every_row_is_used_when_the_day_is_cut_finer() -> None:
     rng = np.random.default_rng(0)
     block = rng.integers(0, 40, 500).astype(np.uint16)
     rows = rng.permutation(1000)[:500]
-    order = reproduce._evenly(rows, block, 7, 40)
+    order = granularity.evenly(rows, block, 7, 40)
     assert sorted(order.rows) == sorted(rows)
     place = {int(row): int(own) for row, own in zip(rows, block, strict=True)}
     assert [place[int(row)] for row in order.rows] == order.block.tolist()
@@ -296,9 +297,9 @@ def test_every_row_is_used_when_the_day_is_cut_finer() -> None:
 def test_each_approach_takes_its_best_step(tweets: Tweets) -> None:
     how = protocol.text(batch_size=16)
     sizes = (0.02, 1.0)
-    both = run_experiment(tweets, Experiment(how, reproduce.grid(sizes), repetitions=2, granularity=(1,)))
+    both = run_experiment(tweets, Experiment(how, repetition.grid(sizes), repetitions=2, granularity=(1,)))
     alone = [
-        run_experiment(tweets, Experiment(how, reproduce.grid([size]), repetitions=2, granularity=(1,)))
+        run_experiment(tweets, Experiment(how, repetition.grid([size]), repetitions=2, granularity=(1,)))
         for size in sizes
     ]
     for key in APPROACHES:
@@ -566,7 +567,7 @@ def test_on_real_tweets_the_order_is_the_papers_and_averaging_is_better_still() 
     """Ten repetitions, minibatches of 32, each approach at its best logistic step of .5 1 2 4."""
     tweets = read_file(SAMPLE)
     plan = Experiment(
-        protocol.text(batch_size=32), reproduce.grid([0.5, 1, 2, 4]), repetitions=10, granularity=(1,)
+        protocol.text(batch_size=32), repetition.grid([0.5, 1, 2, 4]), repetitions=10, granularity=(1,)
     )
     found = run_experiment(tweets, plan)
     gaps = {(gap["of"], gap["over"]): gap for gap in found["differences"]["accuracy"]}

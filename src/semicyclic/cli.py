@@ -131,7 +131,7 @@ def reproduce(
     Example: semicyclic reproduce training.1600000.processed.noemoticon.csv --out paper --seed 1
     """
     from semicyclic.data.fetch import SENTIMENT140
-    from semicyclic.experiments import protocol
+    from semicyclic.experiments import protocol, repetition
     from semicyclic.experiments import reproduce as experiment
     from semicyclic.method.learn import Diverged
     from semicyclic.show import terminal
@@ -152,11 +152,11 @@ def reproduce(
     how: dict[str, Any] = {"blocks": blocks, "cycles": cycles, "batch_size": batch_size, "passes": passes}
     if skew is not None:
         how["skew"] = skews[skew]
-    steps: tuple[Steps, ...] = (experiment.PAPER,)
+    steps: tuple[Steps, ...] = (repetition.PAPER,)
     if step_size or grid:
-        steps = experiment.grid(step_size or [2 * rate for rate in experiment.LEARNING_RATES])
+        steps = repetition.grid(step_size or [2 * rate for rate in repetition.LEARNING_RATES])
     follow = protocol.script if as_ == "script" else protocol.text
-    plan = experiment.Experiment(follow(**how), steps, repetitions, seed, radius)
+    plan = repetition.Experiment(follow(**how), steps, repetitions, seed, radius)
     console = Console()
     started = time.perf_counter()
     with _folder(out), terminal.progress(console) as tell:

@@ -53,24 +53,24 @@ def sgd_average(instance: Hard, steps: Array, n: int) -> Array:
     return total / (instance.cycles * instance.blocks * n)
 
 
-def heavy_ball(instance: Hard, steps: Array, n: int) -> Array:
-    """Momentum 0.9."""
+def _momentum(instance: Hard, steps: Array, n: int, ahead: float) -> Array:
+    """Momentum 0.9, the gradient taken `ahead` times the present speed further on."""
     w, eta = _zeros(instance, steps)
     speed = np.zeros_like(w)
     for block in blocks_of(instance, n):
-        speed = 0.9 * speed - eta * instance.gradient(w, block)
+        speed = 0.9 * speed - eta * instance.gradient(w + ahead * speed, block)
         w += speed
     return w
+
+
+def heavy_ball(instance: Hard, steps: Array, n: int) -> Array:
+    """Momentum 0.9."""
+    return _momentum(instance, steps, n, 0.0)
 
 
 def nesterov(instance: Hard, steps: Array, n: int) -> Array:
-    """Momentum 0.9, the gradient taken ahead."""
-    w, eta = _zeros(instance, steps)
-    speed = np.zeros_like(w)
-    for block in blocks_of(instance, n):
-        speed = 0.9 * speed - eta * instance.gradient(w + 0.9 * speed, block)
-        w += speed
-    return w
+    """Momentum 0.9, the gradient taken where it leads."""
+    return _momentum(instance, steps, n, 0.9)
 
 
 def adagrad(instance: Hard, steps: Array, n: int) -> Array:
