@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.timing import Figure, at_least, at_most, beside, best_of
 from semicyclic.data import standin, tweets
-from semicyclic.data.datasets import Corpus
+from semicyclic.data.sparse import Cells
 from semicyclic.experiments import protocol
 from semicyclic.experiments.approaches import CLASSES
 from semicyclic.experiments.repetition import PAPER
@@ -107,7 +107,7 @@ class _Once:
     def __init__(self, data: tweets.Tweets) -> None:
         self.how = protocol.text()
         self.block = self.how.block_of(data.second)
-        self.rows = Rows(Corpus(data.start, data.words, data.counts, len(data.vocabulary)), data.positive)
+        self.rows = Rows(Cells(data.start, data.words, data.counts, len(data.vocabulary)), data.positive)
         self.batches = {"train": 0, "test": 0}
 
     def __call__(self) -> dict[str, float]:

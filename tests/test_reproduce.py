@@ -16,7 +16,7 @@ import scipy.stats
 
 from semicyclic import cli, measure
 from semicyclic.data import standin
-from semicyclic.data.datasets import Corpus
+from semicyclic.data.sparse import Cells
 from semicyclic.data.tweets import Tweets, read, read_file
 from semicyclic.experiments import approaches, granularity, protocol, repetition, reproduce, summary
 from semicyclic.experiments.approaches import APPROACHES, CLASSES, Data, Steps
@@ -42,7 +42,7 @@ def tweets() -> Tweets:
 
 
 def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[Data, approaches.Start]:
-    corpus = Corpus(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
+    corpus = Cells(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
     block = how.block_of(tweets.second)
     rows = Rows(corpus, tweets.positive, block=block)
     rng = np.random.default_rng(0)

@@ -3,12 +3,13 @@
 import semicyclic as sc
 
 schedule = sc.Schedule.daily(blocks=6, zone="America/New_York")
-rows = sc.Rows(X, y, when=when)
+rows = sc.read("flights.parquet", when="when", label="late")  # or sc.Rows(X, y, when=when)
 run = sc.train.pluralistic(rows, schedule, loss=sc.loss.logistic, step_size=0.5)
 model = run.mean()
 model.predict(new_rows)
 """
 
+from semicyclic.files import load_run, read
 from semicyclic.method import basis, hard, loss, measure, step, theory, train
 from semicyclic.method.average import Mean, merge
 from semicyclic.method.certify import Certificate, certificate
@@ -21,8 +22,7 @@ from semicyclic.method.run import Run
 from semicyclic.method.schedule import Schedule, visits
 from semicyclic.method.train import Diverged
 from semicyclic.store.modelfile import Unreadable, load, save
-
-__version__ = "0.1.0"
+from semicyclic.version import __version__ as __version__
 
 __all__ = [
     "AdaHedge",
@@ -42,6 +42,7 @@ __all__ = [
     "certificate",
     "hard",
     "load",
+    "load_run",
     "loss",
     "matrices",
     "matrix",
@@ -49,6 +50,7 @@ __all__ = [
     "merge",
     "pack",
     "paired",
+    "read",
     "save",
     "step",
     "theory",

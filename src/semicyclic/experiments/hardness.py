@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.data.datasets import Corpus
+from semicyclic.data.sparse import Cells
 from semicyclic.method import basis, train
 from semicyclic.method.hard import Hard
 from semicyclic.method.loss import absolute
@@ -221,9 +221,9 @@ def _directions(case: str, block: Array, d: int, rng: np.random.Generator) -> tu
     return X, first[:, None] + np.arange(d)
 
 
-def _corpus(X: Array, columns: Array, wide: int) -> Corpus:
+def _corpus(X: Array, columns: Array, wide: int) -> Cells:
     n, d = X.shape
-    return Corpus(np.arange(0, n * d + 1, d), columns.ravel().astype(np.int32), X.ravel(), wide)
+    return Cells(np.arange(0, n * d + 1, d), columns.ravel().astype(np.int32), X.ravel(), wide)
 
 
 # ---------------------------------------------------------------------- all of it

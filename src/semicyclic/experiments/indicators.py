@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from semicyclic.data.datasets import Corpus
+from semicyclic.data.sparse import Cells
 from semicyclic.method.jit import jit
 from semicyclic.method.rows import Rows
 
@@ -14,13 +14,13 @@ def with_indicators(rows: Rows, blocks: int) -> Rows:
     assert rows.block is not None
     cells, n = len(rows.values), len(rows)
     kind = np.uint16 if rows.width + blocks <= 2**16 else np.uint32
-    corpus = Corpus(
+    corpus = Cells(
         np.arange(n + 1) + rows.indptr,
         np.empty(cells + n, kind),
         np.empty(cells + n, rows.values.dtype),
         rows.width + blocks,
     )
-    append(rows.indptr, rows.indices, rows.values, rows.block + rows.width, corpus.words, corpus.counts)
+    append(rows.indptr, rows.indices, rows.values, rows.block + rows.width, corpus.indices, corpus.data)
     return Rows(corpus, rows.labels, block=rows.block, cycle=rows.cycle, dtype=rows.values.dtype)
 
 

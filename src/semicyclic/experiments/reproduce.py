@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic import __version__
-from semicyclic.data.datasets import Corpus
+from semicyclic.data.sparse import Cells
 from semicyclic.data.tweets import Tweets
 from semicyclic.experiments import protocol, summary
 from semicyclic.experiments.approaches import APPROACHES, MEASURES, Steps
@@ -22,6 +21,7 @@ from semicyclic.experiments.indicators import with_indicators
 from semicyclic.experiments.protocol import SKEWS
 from semicyclic.experiments.repetition import PAPER, Clock, Experiment, generators, repetition
 from semicyclic.method.rows import Rows
+from semicyclic.version import __version__
 
 Array = npt.NDArray[Any]
 
@@ -34,7 +34,7 @@ def run_experiment(
 ) -> dict[str, Any]:
     """Run it. The result is plain numbers, ready for JSON; the same for the same seed."""
     clock = Clock()
-    corpus = Corpus(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
+    corpus = Cells(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
     base = plan.protocol.block_of(tweets.second)
     rows = Rows(corpus, tweets.positive, block=base)
     began = time.perf_counter()

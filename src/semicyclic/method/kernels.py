@@ -1,6 +1,7 @@
 """The chain, compiled. Same signature and same results as the plain one in `chain`.
 
-`line` is the common case, one vector in force and one score a row; `lifted` is everything else;
+`line` is the common case, one vector in force and one score a row; `adaptive` the same with adaptive
+steps; `lifted` is everything else;
 `hedged` runs several chains of either kind side by side.
 Both follow the same plan: score the minibatch with the weights before its update, find the
 slopes, update, project; at the end of a visit write its record.
@@ -11,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.method.adaptive import run_adaptive
 from semicyclic.method.bets import Bets
 from semicyclic.method.hedged import run_hedged
 from semicyclic.method.jit import inline, jit
 from semicyclic.method.lifted import run_lifted
 from semicyclic.method.line import run_line
 from semicyclic.method.record import Layout, Page, Plan, Running, State
-from semicyclic.method.step import SGD
+from semicyclic.method.step import ADAGRAD, SGD
 
 Array = npt.NDArray[Any]
 
@@ -49,7 +51,7 @@ def advance(
     sums = np.zeros(shape[0] if summing else 0)
     lag = np.zeros(shape, state.vectors.dtype)
     means = running or Running(np.zeros((0, *shape), state.vectors.dtype), np.zeros(0))
-    run = run_line if line else run_lifted
+    run = run_line if line else run_adaptive if _takes_adaptive(plan, state) else run_lifted
     reached, records = run(layout, plan, state, page, (sums, lag, *means), span)
     return int(reached), int(records)
 
@@ -76,13 +78,18 @@ def advance_hedged(
 
 def _takes_line(plan: Plan, state: State) -> bool:
     """Whether the fast kernel covers this run."""
-    return (
-        bool((plan.rule == SGD).all())
-        and state.vectors.shape[2] == 1
-        and plan.active.shape[1] == 1
-        and bool(np.isinf(plan.radius).all())
-        and bool((plan.coefficient == 1.0).all())
-    )
+    return bool((plan.rule == SGD).all()) and bool(np.isinf(plan.radius).all()) and _is_single(plan, state)
+
+
+def _takes_adaptive(plan: Plan, state: State) -> bool:
+    """Whether the fast kernel for adaptive steps covers this run."""
+    return bool((plan.rule == ADAGRAD).all()) and _is_single(plan, state)
+
+
+def _is_single(plan: Plan, state: State) -> bool:
+    """Whether one score a row and one vector a block are in force."""
+    one = state.vectors.shape[2] == 1 and plan.active.shape[1] == 1
+    return one and bool((plan.coefficient == 1.0).all())
 
 
 def _sums_iterates(layout: Layout, width: int) -> bool:

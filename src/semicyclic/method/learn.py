@@ -97,7 +97,7 @@ def copied(held: Any) -> Any:
 def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
     """Run the chain over packed rows, changing the run's own state and log."""
     layout, plan, state, log = packed.layout, run.log.plan, run.state, run.log
-    traced = engine.TRACES and _is_traced(run, packed)
+    traced = engine.TRACES and not log.tables and _is_traced(run, packed)
     if traced and run.bets is None and not log.pages and engine.keeps_running(layout, plan, state):
         zeros = np.zeros((packed.blocks, *state.vectors.shape[1:]), state.vectors.dtype)
         log.running = Running(zeros, np.zeros(packed.blocks))
@@ -115,7 +115,8 @@ def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
             if run.bets is not None:
                 reached, records = engine.advance_hedged(layout, plan, state, page, span, run.bets, toss)
             else:
-                reached, records = engine.advance(layout, plan, state, page, span, log.running)
+                running = log.running if traced else None
+                reached, records = engine.advance(layout, plan, state, page, span, running)
             rows = int(layout.steps[reached] - layout.steps[done]) if traced else 0
             pages = cut_page(page, log.experts, records, rows, reached - done if traced else 0)
             kept = []
@@ -124,6 +125,11 @@ def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
                 slots = expert * packed.blocks + layout.block[own.visit]
                 where = packed.cycle[own.visit], slots
                 kept.append(Kept(own, *where, layout if traced else None, (done, reached), packed.turned))
+                if log.tables:
+                    from semicyclic.method.replay import merge_table
+
+                    assert log.running is not None
+                    merge_table(own.mean, own.weight, slots, *log.running)
             log.append(kept)
             done = reached
         if model >= 0:
@@ -162,7 +168,7 @@ def _page(packed: Packed, plan: Plan, state: State, log: Log, *, traced: bool, s
     layout = packed.layout
     shape, kind = (state.vectors.shape[1], state.vectors.shape[2]), state.vectors.dtype
     first, last = np.searchsorted(layout.visits, span, side="right") - 1
-    records = int(last - first) + 4
+    records = int(last - first) + 1
     if np.isfinite(plan.radius).any():
         # A visit has several records where the projection shrinks the scale often.
         records += (span[1] - span[0]) // 8

@@ -52,6 +52,24 @@ class Packed:
         return float(longest_row(layout.starts, layout.values, layout.weights, float(self.intercept)))
 
 
+def nothing(
+    width: int,
+    schedule: Schedule | int,
+    *,
+    loss: Loss,
+    batch_size: int = 128,
+    classes: Classes = (),
+    intercept: bool = True,
+    dtype: npt.DTypeLike = np.float32,
+) -> Packed:
+    """No rows yet, of `width` columns: a run made of it has learnt nothing, and goes on by `train.more`."""
+    none, whole = np.zeros(0, dtype), np.zeros(0, np.int64)
+    start = np.zeros(1, np.int64)
+    columns = np.zeros(0, np.uint16 if width <= 2**16 else np.uint32)
+    layout = Layout(columns, none, start, none, none, start, start, whole)
+    return Packed(layout, whole, schedule, loss, classes, batch_size, width, intercept)
+
+
 class Order(NamedTuple):
     """Rows by number in the order in which they are learnt from, with the cycle and block of each."""
 

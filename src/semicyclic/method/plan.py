@@ -15,7 +15,7 @@ from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import Packed
 from semicyclic.method.readout import Log
-from semicyclic.method.record import Plan, first_state
+from semicyclic.method.record import Plan, Running, first_state
 from semicyclic.method.run import Reservoir, Run
 from semicyclic.method.step import ADAGRAD, DUAL, Step
 
@@ -37,6 +37,7 @@ class Settings(TypedDict, total=False):
     classes: the labels' classes, where the rows may not hold them all.
     memory: bytes for what is kept per visit, 256 MB unless given.
     ended: False if rows will follow by `more`: an unfilled minibatch waits for them.
+    running: keep every block's mean at hand, for read-outs in the midst of a long stream.
     reservoir: a generator; keeps a random iterate per block for `Run.random`.
     engine: `method.kernels` (compiled, the default) or `method.chain` (plain NumPy).
     """
@@ -50,6 +51,7 @@ class Settings(TypedDict, total=False):
     classes: tuple[Any, ...]
     memory: int
     ended: bool
+    running: bool
     reservoir: np.random.Generator
     engine: ModuleType
 
@@ -92,9 +94,13 @@ def first_run(packed: Packed, chains: Chains, counts: Array | None, settings: Se
     if reservoir is not None and chains.hedge is not None and reservoir.rng is chains.hedge.coin:
         raise ValueError("coin= and reservoir= must be two generators: a cut stream would mix up one")
     state = first_state(plan, vectors)
-    memory = settings.get("memory", MEMORY)
+    log = Log(plan, vectors.copy(), state.squares.copy(), settings.get("memory", MEMORY), experts=len(plans))
+    if settings.get("running", False):
+        log.tables = True
+        slots = len(plan.chain)
+        log.running = Running(np.zeros((slots, *shape[1:]), vectors.dtype), np.zeros(slots))
     return Run(
-        log=Log(plan, vectors.copy(), state.squares.copy(), memory, experts=len(plans)),
+        log=log,
         state=state,
         schedule=packed.schedule,
         loss=packed.loss,

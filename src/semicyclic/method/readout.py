@@ -89,7 +89,8 @@ class Log:
 
     start, squares: the vectors, and AdaGrad's sums, as they were before the first record kept.
     experts: how many chains are hedged; each has its own pages, one after another.
-    running: each block's mean over the whole run, where the engine keeps it.
+    running: each block's mean over the whole run, where it is kept.
+    tables: whether records are always tables, and running means always kept.
     """
 
     plan: Plan
@@ -101,6 +102,7 @@ class Log:
     size: int = 0
     past: Past | None = None
     running: Running | None = None
+    tables: bool = False
 
     def append(self, kept: list[Kept]) -> None:
         """Keep a page of every expert, and drop old cycles if that is too much."""

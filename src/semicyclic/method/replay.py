@@ -30,6 +30,19 @@ def combine_table(means: Any, afters: Any, picks: Any, out: Any) -> Any:
 
 
 @jit
+def merge_table(means: Any, weights: Any, slots: Any, running: Any, total: Any) -> Any:
+    """Move each slot's running mean towards the records of a table, one after another."""
+    for r in range(len(slots)):
+        if weights[r] > 0.0:
+            total[slots[r]] += weights[r]
+            share = means.dtype.type(weights[r] / total[slots[r]])
+            mean = means[r].ravel()
+            held = running[slots[r]].ravel()
+            for j in range(len(held)):
+                held[j] += share * (mean[j] - held[j])
+
+
+@jit
 def turn(layout: Layout, steps: Any, width: Any, intercept: Any) -> Any:
     """The rows of some steps by column, the constant column (if there is one) last.
 

@@ -54,6 +54,8 @@ class Rows:
         if kind not in (np.float32, np.float64):
             raise ValueError(f"dtype={dtype!r}: choose float32 or float64")
         self.indptr, self.indices, self.values, self.width = _features(X, kind)
+        # How the features were made, where `read` made them: any JSON value. It goes on to the model.
+        self.features: Any = None
         n = len(self.indptr) - 1
         if n == 0:
             raise ValueError("there are no rows: X is empty")
@@ -96,7 +98,7 @@ class Rows:
         if chosen.ndim != 1:
             raise TypeError(f"rows[{index!r}]: choose rows by a slice or an array, such as rows[5:6]")
         part = object.__new__(Rows)
-        part.width, part.intercept = self.width, self.intercept
+        part.width, part.intercept, part.features = self.width, self.intercept, self.features
         one_piece = isinstance(index, slice) and index.step in (None, 1)
         if len(chosen) < MANY or one_piece:
             lengths = self.indptr[chosen + 1] - self.indptr[chosen]
@@ -175,7 +177,7 @@ def join(parts: Sequence[Rows]) -> Rows:
     if any(part.width != first.width or part.intercept != first.intercept for part in parts):
         raise ValueError("parts of one stream must have the same columns and intercept")
     whole = object.__new__(Rows)
-    whole.width, whole.intercept = first.width, first.intercept
+    whole.width, whole.intercept, whole.features = first.width, first.intercept, first.features
     whole.indptr = np.r_[0, np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts]))]
     for name in ("indices", "values", "labels", "weight", "when", "block", "cycle"):
         columns = [getattr(part, name) for part in parts]

@@ -73,6 +73,8 @@ class Run:
     pending: Rows | None = None
     hedge: AdaHedge | Prod | None = None
     bets: Bets | None = None
+    # How the rows' features were made, where a file tells; it goes on to the models.
+    features: Any = None
 
     def __repr__(self) -> str:
         table = self.log.table()
@@ -195,7 +197,7 @@ class Run:
 
     def progressive(self) -> Array:
         """[m] the mean loss of each block's rows, each scored before it was learnt from."""
-        loss, rows = self._losses()
+        loss, rows = self.loss_sums()
         # A consensus run has one model, but its loss still differs from block to block.
         member = self.member if self.member.models == self.blocks else own_models(len(loss))
         with np.errstate(invalid="ignore"):
@@ -203,7 +205,7 @@ class Run:
 
     def progressive_loss(self) -> float:
         """The mean loss of all rows, each scored before it was learnt from."""
-        loss, rows = self._losses()
+        loss, rows = self.loss_sums()
         return float(loss.sum() / rows.sum())
 
     def standing(self) -> Standing:
@@ -232,7 +234,8 @@ class Run:
         mean = np.divide(loss, rows, out=np.full(len(loss), np.nan), where=rows > 0)
         return Progress(cycle, block, mean, rows)
 
-    def _losses(self) -> tuple[Array, Array]:
+    def loss_sums(self) -> tuple[Array, Array]:
+        """By slot: the progressive losses of all rows summed, and the weight of these."""
         blocks = self._slots
         table = self.log.table()
         loss = np.bincount(table.block, self.log.column("loss"), blocks)
@@ -326,7 +329,7 @@ class Run:
         if len(values) != self.blocks:
             values = np.broadcast_to(values, (self.blocks, *values.shape[1:]))
         weights = np.swapaxes(values, 1, 2).view()
-        loss, rows = self._losses()
+        loss, rows = self.loss_sums()
         provenance = {
             "read_out": name,
             "through": None if through is None else int(through),
@@ -334,7 +337,8 @@ class Run:
             "rows": round(float(rows.sum()), 6),
             "progressive_loss": float(loss.sum() / rows.sum()) if rows.sum() > 0 else None,
         }
-        return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback, provenance=provenance)
+        about = self.features, provenance
+        return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback, *about)
 
 
 def _merged(first: list[Mean], mean: Array, weight: Array, member: Member) -> tuple[Array, Array]:

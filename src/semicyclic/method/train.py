@@ -30,6 +30,7 @@ __all__ = [
     "Settings",
     "chain",
     "consensus",
+    "ended",
     "hedged",
     "more",
     "pluralistic",
@@ -128,6 +129,8 @@ def _train(rows: Data, schedule: Schedule | int | None, chains: Chains, settings
         given = {"batch_size", "loss", "classes"} & set(settings)
         if schedule is not None or given:
             raise ValueError("packed rows have their schedule, loss and batch_size: leave them out")
+        if len(rows.cycle) == 0:
+            return first_run(rows, chains, None, settings)
         run = first_run(rows, chains, rows.steps, settings)
         return learn(run, rows, _engine(settings))
     if schedule is None:
@@ -138,7 +141,7 @@ def _train(rows: Data, schedule: Schedule | int | None, chains: Chains, settings
         rows = [rows]
     if isinstance(rows, Rows):
         packed = _pack(rows, schedule, settings)
-        run = first_run(packed, chains, packed.steps, settings)
+        run = replace(first_run(packed, chains, packed.steps, settings), features=rows.features)
         if rows.when is not None:
             run = replace(run, latest=int(rows.when[-1]))
         return learn(run, packed, _engine(settings))
@@ -150,7 +153,7 @@ def _train(rows: Data, schedule: Schedule | int | None, chains: Chains, settings
             continue
         if started is None:
             empty = _pack(part, schedule, settings)
-            started = first_run(empty, chains, None, settings)
+            started = replace(first_run(empty, chains, None, settings), features=part.features)
         started = go_on(started, part, _engine(settings), batch_size=batch_size, ended=False)
     if started is None:
         raise ValueError("the stream has no parts")
@@ -169,7 +172,17 @@ def more(run: Run, rows: Rows, *, ended: bool = True, engine: ModuleType | None 
         raise ValueError("this is a coarser or soft view of a run: go on with the run itself")
     if not isinstance(rows, Rows):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
-    fresh = replace(
+    return go_on(_apart(run), rows, engine or _engine({}), batch_size=run.batch_size, ended=ended)
+
+
+def ended(run: Run, *, engine: ModuleType | None = None) -> Run:
+    """The run when no rows will follow: it has learnt from the unfilled minibatch too."""
+    return go_on(_apart(run), None, engine or _engine({}), batch_size=run.batch_size, ended=True)
+
+
+def _apart(run: Run) -> Run:
+    """A copy that can learn while the run stays as it was."""
+    return replace(
         run,
         log=run.log.copy(),
         state=run.state.copy(),
@@ -177,7 +190,6 @@ def more(run: Run, rows: Rows, *, ended: bool = True, engine: ModuleType | None 
         hedge=copied(run.hedge),
         bets=None if run.bets is None else run.bets.copy(),
     )
-    return go_on(fresh, rows, engine or _engine({}), batch_size=run.batch_size, ended=ended)
 
 
 def _step_size(settings: Settings) -> Any:

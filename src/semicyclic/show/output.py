@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from semicyclic.show.demo import demo_page, draw_demo
 from semicyclic.show.figures import Picture
 from semicyclic.show.hard import draw_hard, hard_page
 from semicyclic.show.report import reproduce_page
@@ -32,6 +33,14 @@ def write_reproduction(out: Path, results: Results, pictures: Sequence[Picture])
     _write_pictures(out, pictures)
     write(out / "report.html", reproduce_page(results, pictures))
     write(out / "results.csv", _table(results["repetitions"]))
+    write_json(out / "results.json", results)
+
+
+def write_demo(out: Path, results: Results) -> None:
+    """Figures, report and results of the demo; the results last."""
+    pictures = draw_demo(results)
+    _write_pictures(out, pictures)
+    write(out / "report.html", demo_page(results, pictures))
     write_json(out / "results.json", results)
 
 

@@ -8,7 +8,6 @@ and of each key frame with what builds on it. So a block can be read and checked
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -22,6 +21,7 @@ from semicyclic.method.frames import DENSE, DIFFERENT, Frames, frames_of, group_
 from semicyclic.method.loss import by_name
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.schedule import Schedule
+from semicyclic.store.safely import put
 
 Array = npt.NDArray[Any]
 
@@ -44,8 +44,6 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
 
     dtype: float32 or float16; unless given, the model's own.
     """
-    from safetensors.numpy import save_file
-
     if not isinstance(model, Pluralistic):
         raise TypeError(f"model is a {type(model).__name__}: read it out of a run, such as run.mean()")
     if dtype is not None and np.dtype(dtype).name not in PRECISIONS:
@@ -55,19 +53,7 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
     about = _describe(model, frames, tensors)
     kinds = {name: (each.dtype.name, each.shape) for name, each in tensors.items()}
     head = {"version": VERSION, "digest": _head_digest(VERSION, about, kinds), "model": about}
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target}: there is no folder {target.parent} to save it in")
-    # Beside the target, so that putting it in its place is one step that cannot be half done.
-    name = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
-    try:
-        save_file(tensors, name, metadata={KEY: _text(head)})
-        with open(name, "rb+") as written:
-            os.fsync(written.fileno())
-        os.replace(name, target)
-    except BaseException:
-        name.unlink(missing_ok=True)
-        raise
+    put(Path(path), tensors, {KEY: _text(head)})
 
 
 def load(path: str | os.PathLike[str], *, block: int | None = None) -> Pluralistic:

@@ -1,0 +1,319 @@
+"""The commands for people's own files: train, predict, inspect."""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from semicyclic.commands import units
+from semicyclic.commands.places import folder
+from semicyclic.files import check_installed
+
+if TYPE_CHECKING:
+    from semicyclic.stream.job import Job
+
+Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
+Format = Literal["csv", "jsonl", "parquet"]
+Bad = Annotated[
+    Literal["stop", "skip"],
+    Parameter(help="Stop at a row that cannot be read, or leave it out and count it."),
+]
+Encoding = Annotated[str, Parameter(help="Encoding of CSV and JSON lines.")]
+Ignored = Annotated[
+    list[str] | None, Parameter(consume_multiple=True, negative=(), help="Columns to leave out.")
+]
+
+
+def train(
+    files: Annotated[
+        list[str], Parameter(help="CSV, JSON lines or Parquet files, folders, or - for standard input.")
+    ],
+    /,
+    *,
+    when: Annotated[
+        list[str],
+        Parameter(
+            consume_multiple=True, negative=(), help="The column with the time, or a date and an hour."
+        ),
+    ],
+    label: Annotated[str, Parameter(help="The column to predict.")],
+    out: Annotated[Path, Parameter(help="Folder for the model, the checkpoint and results.json.")],
+    schedule: Annotated[
+        str, Parameter(help="Blocks: daily:6, weekly:7, daily:06:00,13:30,22:00 (starts), every:90min:3.")
+    ] = "daily:6",
+    zone: Annotated[str, Parameter(help="Zone of the blocks, and of times that name none.")] = "UTC",
+    method: Annotated[
+        Literal["pluralistic", "separate", "residual", "hedged", "consensus"],
+        Parameter(help="What is learnt for each block."),
+    ] = "pluralistic",
+    loss: Annotated[
+        str | None,
+        Parameter(
+            help="logistic, hinge, softmax(3), squared, absolute or quantile(0.9). Unless given: "
+            "logistic for "
+            "two values, booleans or two texts, softmax for more texts, squared for numbers."
+        ),
+    ] = None,
+    classes: Annotated[
+        list[str] | None,
+        Parameter(consume_multiple=True, negative=(), help="All classes, where the first rows lack some."),
+    ] = None,
+    step_size: Annotated[
+        str, Parameter(help="adaptive (per column, rate .2), adaptive:.5, or a number for constant steps.")
+    ] = "adaptive",
+    batch_size: Annotated[int, Parameter(help="Rows a step.")] = 16,
+    read_out: Annotated[
+        str, Parameter(help="The model of a block: mean of its iterates, last, tail:5 or fading:5 (cycles).")
+    ] = "mean",
+    number: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, negative=(), help="Columns that are numbers.")
+    ] = None,
+    category: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, negative=(), help="Columns that are categories.")
+    ] = None,
+    text: Annotated[
+        list[str] | None, Parameter(consume_multiple=True, negative=(), help="Columns that are prose.")
+    ] = None,
+    ignore: Ignored = None,
+    bins: Annotated[int, Parameter(help="Quantile bins of a number, beside its value; 1 for none.")] = 16,
+    when_format: Annotated[
+        str | None, Parameter(help="How times are written, such as '%d.%m.%Y %H:%M'.")
+    ] = None,
+    lateness: Annotated[
+        str, Parameter(help="How much older than the newest row a row may be: 10min, 2d.")
+    ] = "0",
+    late: Annotated[
+        Literal["refuse", "use"], Parameter(help="Rows beyond that: refuse them, or use them as they come.")
+    ] = "refuse",
+    label_delay: Annotated[str, Parameter(help="How long after its row a label is known: 1h, 2d.")] = "0",
+    bad: Bad = "stop",
+    memory: Annotated[
+        str, Parameter(help="Memory to use; decides how many columns and cycles are kept.")
+    ] = "1GB",
+    bits: Annotated[int | None, Parameter(help="2^BITS hashed columns; from --memory unless given.")] = None,
+    save_every: Annotated[
+        str,
+        Parameter(help="Least time between two checkpoints, or two model files; 0 for as often as can be."),
+    ] = "2s",
+    follow: Annotated[
+        bool, Parameter(negative=(), help="Wait for more when the input ends, for ever.")
+    ] = False,
+    resume: Annotated[
+        bool, Parameter(negative=(), help="Go on where the run in --out was stopped or killed.")
+    ] = False,
+    format: Annotated[Format | None, Parameter(help="Where the files' names do not tell.")] = None,
+    encoding: Encoding = "utf-8",
+) -> None:
+    """Train a model for every block, in one pass over timestamped rows of any number.
+
+    Rows are learnt from in the order of time. A model file is written at the end of every cycle, and a
+    checkpoint every few seconds: killed at any instant, the run goes on with --resume as if nothing had
+    happened. Numbers are scaled and cut into bins, categories and texts are hashed.
+
+    Example: semicyclic train flights.parquet --when when --label late --zone America/New_York --out late
+
+    Example: tail -f clicks.jsonl | semicyclic train - --when at --label clicked --follow --out clicks
+    """
+    check_installed()
+    from semicyclic.data.inputs import Inputs
+    from semicyclic.data.tables import Options
+    from semicyclic.show import streams as show
+    from semicyclic.stream.folder import CHECKPOINT, holds_run, locked
+    from semicyclic.stream.training import Training
+
+    job = _job(locals())
+    inputs = Inputs(files, Options(format, encoding, tuple(ignore or ())), follow)
+    console = Console(stderr=True)
+    with folder(out), locked(out), _stoppable():
+        if holds_run(out) and not resume:
+            raise ValueError(
+                f"--out {out}: there is a run in this folder: go on with it (--resume), or name another"
+            )
+        known = (out / CHECKPOINT).exists()
+        if resume and not known:
+            console.print("no checkpoint yet: starting from the beginning", highlight=False)
+        started = time.perf_counter()
+        with show.progress(console) as tell:
+            every = units.length("--save-every", save_every) / 1e6
+            results = Training(job, inputs, out, tell, every=every).go(resume=resume)
+        show.trained(Console(), results, out, time.perf_counter() - started)
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """A polite request to end (SIGTERM) ends a run like Ctrl-C: between two files, never in one."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, stop)
+    except ValueError:  # not the main thread: whoever runs us has his own signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _job(told: dict[str, Any]) -> "Job":
+    from semicyclic.data.columns import Wish
+    from semicyclic.stream.job import Job
+
+    when = [name for each in told["when"] for name in each.split(",")]
+    if len(when) not in (1, 2):
+        raise ValueError(f"--when {' '.join(when)}: give one column, or two: a date and an hour")
+    kinds = {kind: tuple(told[kind] or ()) for kind in ("number", "category", "text", "ignore")}
+    twice = [name for names in kinds.values() for name in names]
+    for name in twice:
+        if twice.count(name) > 1:
+            raise ValueError(
+                f"column {name!r} is named twice among --number, --category, --text and --ignore"
+            )
+    if told["batch_size"] < 1:
+        raise ValueError(f"--batch-size {told['batch_size']}: must be at least 1")
+    if told["bins"] < 1 or told["bins"] > 1000:
+        raise ValueError(f"--bins {told['bins']}: must be from 1 to 1000")
+    if told["bits"] is not None and not 4 <= told["bits"] <= 28:
+        raise ValueError(f"--bits {told['bits']}: must be from 4 to 28")
+    memory = units.size("--memory", told["memory"])
+    if memory < 64 * 10**6:
+        raise ValueError(f"--memory {told['memory']}: must be at least 64MB")
+    if told["loss"] is not None:
+        from semicyclic.method.loss import by_name
+
+        by_name(told["loss"])
+    return Job(
+        Wish(tuple(when), told["label"], told["zone"], told["when_format"], **kinds),
+        units.schedule(told["schedule"], told["zone"]),
+        method=told["method"],
+        loss=told["loss"],
+        classes=tuple(told["classes"] or ()),
+        step=_step(told["step_size"]),
+        batch_size=told["batch_size"],
+        lateness=units.length("--lateness", told["lateness"]),
+        use_late=told["late"] == "use",
+        skip=told["bad"] == "skip",
+        label_delay=units.length("--label-delay", told["label_delay"]),
+        memory=memory,
+        bits=told["bits"],
+        bins=told["bins"],
+        read_out=_read_out(told["read_out"]),
+    )
+
+
+def _step(text: str) -> tuple[str, float]:
+    kind, _, rest = text.partition(":")
+    try:
+        found = ("adaptive", float(rest or 0.2)) if kind == "adaptive" else ("constant", float(text))
+    except ValueError:
+        raise ValueError(f"--step-size {text}: write adaptive, adaptive:.5 or a number such as .5") from None
+    if not 0 < found[1] < 1e6:
+        raise ValueError(f"--step-size {text}: must be positive")
+    return found
+
+
+def _read_out(text: str) -> str:
+    kind, _, rest = text.partition(":")
+    if (kind in ("mean", "last") and not rest) or (kind == "tail" and rest.isdigit() and int(rest) > 0):
+        return text
+    try:
+        if kind == "fading" and float(rest) > 0:
+            return text
+    except ValueError:
+        pass
+    raise ValueError(f"--read-out {text}: write mean, last, tail:5 or fading:5")
+
+
+def predict(
+    model: Annotated[Path, Parameter(help="A model file, or the folder of a run.")],
+    files: Annotated[list[str], Parameter(help="Files like those it was trained from, folders, or -.")],
+    /,
+    *,
+    out: Annotated[
+        Path | None,
+        Parameter(help="File to write: .csv, .jsonl or .parquet. Unless given, CSV to standard output."),
+    ] = None,
+    bad: Bad = "stop",
+    ignore: Ignored = None,
+    format: Annotated[Format | None, Parameter(help="Where the files' names do not tell.")] = None,
+    encoding: Encoding = "utf-8",
+) -> None:
+    """Add block, prediction and (of classes) probability to every row.
+
+    The probability is that of the second of two classes, or of the class predicted among several. Rows
+    stay in their order; of a row that cannot be read (--bad skip) the answer is empty.
+
+    Example: semicyclic predict late new-flights.csv --out predictions.csv
+    """
+    check_installed()
+    from semicyclic.data.inputs import Inputs
+    from semicyclic.data.tables import Options, format_of
+    from semicyclic.show import streams as show
+    from semicyclic.store.modelfile import load
+    from semicyclic.stream.predicting import answers, opened
+
+    loaded = load(_model_file(model))
+    inputs = Inputs(files, Options(format, encoding, tuple(ignore or ())))
+    kind = "csv" if out is None else format_of(out, Options())
+    if out is not None and not out.parent.is_dir():
+        raise FileNotFoundError(f"--out {out}: there is no folder {out.parent}")
+    console = Console(stderr=True)
+    started, rows, refused = time.perf_counter(), 0, 0
+    with show.bar(console) as tell, opened(out, kind, sys.stdout.buffer) as writer:
+        for answered in answers(loaded, inputs, skip=bad == "skip"):
+            writer.write(answered)
+            rows += answered.table.num_rows
+            refused += answered.refused
+            tell(answered.share, f"{rows:,} rows")
+    if out is not None or refused:
+        less = f", {refused:,} of them without an answer" if refused else ""
+        where = f": {out}" if out is not None else ""
+        seconds = time.perf_counter() - started
+        console.print(f"{rows:,} rows{less}, {seconds:.1f} s{where}", highlight=False, soft_wrap=True)
+
+
+def inspect(
+    model: Annotated[Path, Parameter(help="A model file, or the folder of a run.")],
+    /,
+    *,
+    top: Annotated[int, Parameter(help="How many features that differ between blocks.")] = 10,
+    json_: Annotated[
+        bool, Parameter(name="--json", negative=(), help="For programs: all of it as JSON.")
+    ] = False,
+) -> None:
+    """Show a model: its schedule, its loss in every block, what differs between blocks, where it comes from.
+
+    Example: semicyclic inspect late --top 5
+    """
+    check_installed()
+    from semicyclic.show import streams as show
+    from semicyclic.store.modelfile import load
+    from semicyclic.stream.inspecting import described
+
+    if top < 0:
+        raise ValueError(f"--top {top}: must be 0 or more")
+    path = _model_file(model)
+    found = described(load(path), top=top)
+    if json_:
+        print(json.dumps(found, indent=1, allow_nan=False))
+    else:
+        show.model(Console(), path, found)
+
+
+def _model_file(path: Path) -> Path:
+    from semicyclic.stream.folder import MODEL
+
+    if path.is_dir():
+        if not (path / MODEL).is_file():
+            raise FileNotFoundError(f"{path}: there is no model in this folder yet")
+        return path / MODEL
+    return path

@@ -1,0 +1,145 @@
+"""Bytes of growing files, cut where records end."""
+
+import gzip
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+
+from semicyclic.method.jit import jit
+
+BLOCK = 4 << 20
+# A record longer than this is a quote that never closes, not a record.
+LONGEST = 64 << 20
+HEAD, TAIL = 1 << 16, 1 << 12
+QUOTE, NEWLINE, RETURN = 34, 10, 13
+# What to do at the end of what there is: whether to look again.
+Wait = Callable[[], bool]
+
+
+class Block(NamedTuple):
+    """Whole records, how many bytes of the stream end with them, and the last of these."""
+
+    data: bytes
+    offset: int
+    tail: bytes
+
+
+class Stream:
+    """The bytes of a file, or of standard input, from the beginning; it may grow meanwhile.
+
+    head, tail: the first bytes, and the last that were read; size: how many were.
+    """
+
+    def __init__(self, path: Path | None, stdin: IO[bytes] | None = None) -> None:
+        self.path = path
+        self.name = "standard input" if path is None else str(path)
+        self.zipped = path is not None and path.suffix == ".gz"
+        if path is None:
+            self.file: Any = stdin or sys.stdin.buffer
+        else:
+            self.file = gzip.open(path, "rb") if self.zipped else open(path, "rb")  # noqa: SIM115
+        self.head = self.tail = b""
+        self.size = 0
+
+    def close(self) -> None:
+        """Let go of the file; standard input stays open."""
+        if self.path is not None:
+            self.file.close()
+
+    def read(self, size: int) -> bytes:
+        """Up to so many bytes; none where there are no more for now."""
+        try:
+            data = bytes(self.file.read1(size) if hasattr(self.file, "read1") else self.file.read(size))
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{self.name}: a damaged gzip file ({error})") from None
+        if not data and self.path is not None and not self.zipped:
+            now = self.path.stat().st_size
+            if now < self.size:
+                raise ValueError(f"{self.name}: the file shrank to {now:,} bytes while it was read")
+        if len(self.head) < HEAD:
+            self.head += data[: HEAD - len(self.head)]
+        self.tail = (self.tail + data[-TAIL:])[-TAIL:]
+        self.size += len(data)
+        return data
+
+    def skip(self, offset: int) -> None:
+        """Go on to a place where an earlier run stood."""
+        plain = self.path is not None and not self.zipped
+        if plain:
+            assert self.path is not None
+            size = self.path.stat().st_size
+            if size < offset:
+                raise ValueError(
+                    f"{self.name}: it has {size:,} bytes, and {offset:,} were read before: the file shrank"
+                )
+            if offset - TAIL > self.size:
+                self.file.seek(offset - TAIL)
+                self.size, self.tail = offset - TAIL, b""
+        while self.size < offset:
+            if not self.read(min(BLOCK, offset - self.size)):
+                raise ValueError(f"{self.name}: it ends before the {offset:,} bytes that were read before")
+
+
+@jit
+def record_end(data: Any, start: Any, delimiter: Any, quoted: Any) -> Any:
+    """Where the last whole record of data[start:] ends; `start` if none does.
+
+    A quote opens only at the start of a cell; inside, two of them stand for one.
+    """
+    end = start
+    fresh = True
+    inside = False
+    p = start
+    while p < len(data):
+        byte = data[p]
+        if inside:
+            if byte == QUOTE:
+                if p + 1 < len(data) and data[p + 1] == QUOTE:
+                    p += 1
+                else:
+                    inside = False
+        elif byte == NEWLINE:
+            end = p + 1
+            fresh = True
+        elif byte == QUOTE and fresh and quoted:
+            inside = True
+            fresh = False
+        else:
+            fresh = byte in (delimiter, RETURN)
+        p += 1
+    return end
+
+
+def blocks(
+    stream: Stream, before: bytes, rest: bytes, wait: Wait, *, delimiter: int = 44, quoted: bool = True
+) -> Iterator[Block]:
+    """Whole records block by block; at the end of a file the last one needs no newline.
+
+    rest: bytes that were read and not used; before: those ahead of them. wait: asked at the end of
+        what there is; a stream that is looked at again may end in half a record, which waits for its
+        other half.
+    """
+    tail = before[-TAIL:]
+    while True:
+        end = int(record_end(np.frombuffer(rest, np.uint8), 0, delimiter, quoted))
+        if end:
+            tail = (tail + rest[max(end - TAIL, 0) : end])[-TAIL:]
+            yield Block(rest[:end], stream.size - len(rest) + end, tail)
+            rest = rest[end:]
+        elif len(rest) > LONGEST:
+            raise ValueError(
+                f"no record ends within {LONGEST >> 20} MB after byte {stream.size - len(rest):,}: "
+                "a quote is opened there that never closes"
+            )
+        new = stream.read(BLOCK)
+        while not new:
+            if not wait():
+                if rest.strip():
+                    yield Block(rest, stream.size, (tail + rest)[-TAIL:])
+                return
+            new = stream.read(BLOCK)
+        rest += new

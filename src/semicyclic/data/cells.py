@@ -1,0 +1,128 @@
+"""The cells of Arrow columns as NumPy arrays: texts, numbers, yes and no."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semicyclic.data import keys
+
+Array = npt.NDArray[Any]
+Column = Any  # an Arrow array
+
+# What a number looks like; whatever else Arrow can read (inf, nan) is tried one by one.
+NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+BOOLEANS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
+
+
+class Texts(NamedTuple):
+    """Texts as bytes: text r is data[first[r]:first[r+1]], if it is there."""
+
+    data: Array
+    first: Array
+    there: Array
+
+
+def is_text(column: Column) -> bool:
+    """Whether cells are texts, as all those of CSV and JSON lines are."""
+    kind = column.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def there(column: Column) -> Array:
+    """Which cells are not missing."""
+    if column.null_count == 0:
+        return np.ones(len(column), bool)
+    return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False))
+
+
+def as_text(column: Column) -> Column:
+    """Cells of any kind as an Arrow array of texts."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string(column.type):
+        return column
+    if pa.types.is_null(column.type):
+        return pa.nulls(len(column), pa.string())
+    return pc.cast(column, pa.string())
+
+
+def texts(column: Column) -> Texts:
+    """The bytes of an Arrow array of texts, without a copy."""
+    column = as_text(column)
+    _, first, data = column.buffers()
+    bounds = np.zeros(1, np.int32) if first is None else np.frombuffer(first, np.int32)
+    inside = bounds[column.offset : column.offset + len(column) + 1]
+    if len(column) == 0:
+        inside = np.zeros(1, np.int32)
+    whole = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    known = there(column)
+    keys.leave_out_missing(whole, inside, known)
+    return Texts(whole, inside, known)
+
+
+def known_texts(column: Column) -> Column:
+    """The texts that are not missing."""
+    text = as_text(column)
+    return text.filter(pa.array(texts(text).there))
+
+
+def numbers(column: Column) -> tuple[Array, Array]:
+    """Cells as float64, NaN where missing; and which of them are no numbers."""
+    fine = np.zeros(len(column), bool)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_null(column.type):
+        return np.full(len(column), np.nan), fine
+    if not is_text(column):
+        if pa.types.is_boolean(column.type):
+            column = pc.cast(column, pa.int8())
+        return _floats(pc.cast(column, pa.float64(), safe=False)), fine
+    try:
+        return _floats(pc.cast(column, pa.float64())), fine
+    except pa.ArrowInvalid:
+        pass
+    text = as_text(column)
+    trimmed = pc.utf8_trim_whitespace(pc.if_else(pa.array(texts(text).there), text, None))
+    plain = pc.match_substring_regex(trimmed, NUMBER)
+    found = _floats(pc.cast(pc.if_else(plain, trimmed, None), pa.float64()))
+    odd = np.flatnonzero(~_flags(plain) & there(trimmed))
+    bad = np.zeros(len(column), bool)
+    for row in odd.tolist():
+        try:
+            found[row] = pc.cast(trimmed[row], pa.float64()).as_py()
+        except pa.ArrowInvalid:
+            bad[row] = True
+    return found, bad
+
+
+def are_numbers(known: Column) -> bool:
+    """Whether texts, none of them missing, are all numbers."""
+    trimmed = pc.utf8_trim_whitespace(known)
+    for odd in trimmed.filter(pc.invert(pc.match_substring_regex(trimmed, NUMBER))):
+        try:
+            pc.cast(odd, pa.float64())
+        except pa.ArrowInvalid:
+            return False
+    return True
+
+
+def booleans(column: Column) -> tuple[Array, Array]:
+    """Cells as 1.0 and 0.0, NaN where missing; and which of them are neither true nor false."""
+    if pa.types.is_boolean(column.type):
+        return _floats(pc.cast(pc.cast(column, pa.int8()), pa.float64())), np.zeros(len(column), bool)
+    text = as_text(column)
+    found = np.full(len(text), np.nan)
+    for word, value in BOOLEANS.items():
+        found[_flags(pc.equal(text, word))] = float(value)
+    return found, np.isnan(found) & texts(text).there
+
+
+def _flags(column: Column) -> Array:
+    return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False))
+
+
+def _floats(column: Column) -> Array:
+    return np.array(pc.fill_null(column, float("nan")).to_numpy(zero_copy_only=False), np.float64)

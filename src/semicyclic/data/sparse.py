@@ -1,0 +1,23 @@
+"""Sparse rows without SciPy: what `Rows` takes in place of one of its matrices."""
+
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+class Cells(NamedTuple):
+    """Row r has the columns indices[indptr[r]:indptr[r+1]], and their values in `data`; d is `width`."""
+
+    indptr: Array
+    indices: Array
+    data: Array
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.indptr) - 1, self.width
+
+    def tocsr(self) -> "Cells":
+        return self

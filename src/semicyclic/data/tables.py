@@ -1,0 +1,311 @@
+"""Files as tables, batch by batch: CSV, JSON lines, Parquet. Every row keeps its number."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+
+from semicyclic.data.blocks import HEAD, TAIL, Stream, Wait, blocks
+
+Array = npt.NDArray[Any]
+
+BATCH = 1 << 15
+SUFFIXES = {
+    ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet",
+    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl",
+}  # fmt: skip
+DELIMITERS = ",\t;|"
+BOM = b"\xef\xbb\xbf"
+
+
+class Options(NamedTuple):
+    """How files are read: `format` where the name does not tell; columns to leave out."""
+
+    format: str | None = None
+    encoding: str = "utf-8"
+    ignore: tuple[str, ...] = ()
+    batch: int = BATCH
+
+
+class Place(NamedTuple):
+    """How far a file was read: bytes of texts (rows of Parquet), and rows."""
+
+    offset: int = 0
+    row: int = 0
+
+
+class Batch(NamedTuple):
+    """Some rows, numbered from 1; the rows that are no rows; and the place after them."""
+
+    table: Any
+    row: Array
+    faults: list[tuple[int, str]]
+    place: Place
+    fingerprint: str
+    # How much of the file was read by then, where that is known.
+    share: float = 0.0
+    # Whether a column that is not there has missing values, as a key that a JSON object lacks.
+    lenient: bool = False
+    # The objects themselves, of JSON lines.
+    lines: list[bytes] | None = None
+
+
+def format_of(path: Path, options: Options) -> str:
+    """csv, jsonl or parquet, as asked or by the file's name."""
+    if options.format is not None:
+        return options.format
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    if suffixes and suffixes[-1] == ".gz":
+        suffixes.pop()
+    if not suffixes or suffixes[-1] not in SUFFIXES:
+        raise ValueError(f"{path}: cannot tell its format by its name: say --format csv, jsonl or parquet")
+    return SUFFIXES[suffixes[-1]]
+
+
+def open_table(
+    path: Path | None,
+    place: Place,
+    known: str | None,
+    options: Options,
+    *,
+    wait: Wait,
+    stdin: IO[bytes] | None,
+) -> Iterator[Batch]:
+    """The rows of a file from a place on; `known` is the fingerprint it had there.
+
+    path: None is standard input.
+    """
+    if path is not None and format_of(path, options) == "parquet":
+        yield from _parquet(path, place, known, options)
+        return
+    stream = Stream(path, stdin)
+    try:
+        yield from _records(stream, place, known, options, wait)
+    finally:
+        stream.close()
+
+
+def check_print(path: Path, place: Place, known: str, options: Options) -> None:
+    """Refuse a file that is not, up to a place, the one that was read before."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: it was read before, and is gone")
+    if format_of(path, options) == "parquet":
+        same = _parquet_print(path) == known
+    elif place.offset == 0:
+        return
+    else:
+        stream = Stream(path)
+        try:
+            first = stream.read(min(HEAD, place.offset))
+            while len(first) < min(HEAD, place.offset) and (more := stream.read(HEAD - len(first))):
+                first += more
+            stream.skip(place.offset)
+            same = _print(stream.head, place.offset, stream.tail) == known
+        finally:
+            stream.close()
+    if not same:
+        raise ValueError(f"{path}: it is not what it was when the run began: its bytes differ")
+
+
+def _records(
+    stream: Stream, place: Place, known: str | None, options: Options, wait: Wait
+) -> Iterator[Batch]:
+    """CSV, of which the first line names the columns, or JSON lines."""
+    first = _first_bytes(stream, wait)
+    kind = options.format
+    if kind is None:
+        kind = "csv" if stream.path is None else format_of(stream.path, options)
+        if stream.path is None and first.lstrip()[:1] == b"{":
+            kind = "jsonl"
+    mark = len(BOM) if first.startswith(BOM) else 0
+    names: list[str] = []
+    delimiter, begin = ",", mark
+    if kind == "csv":
+        end = first.find(b"\n")
+        begin = len(first) if end < 0 else end + 1
+        names, delimiter = _header(first[mark:begin], options)
+    before, rest = first[:begin], first[begin:]
+    if place.offset:
+        if place.offset > stream.size:
+            stream.skip(place.offset)
+        rest = first[place.offset :]
+        before = stream.tail if place.offset >= len(first) else first[: place.offset]
+        if known is not None and _print(stream.head, place.offset, before[-TAIL:]) != known:
+            raise ValueError(f"{stream.name}: it is not what it was when the run began: its bytes differ")
+    row = place.row
+    for data, offset, tail in blocks(
+        stream, before, rest, wait, delimiter=ord(delimiter), quoted=kind == "csv"
+    ):
+        lines: list[bytes] | None = None
+        if kind == "csv":
+            table, numbers, faults, row = _csv(data, names, delimiter, row, options)
+        else:
+            table, numbers, faults, row, lines = _jsonl(data, row, options)
+        fingerprint = _print(stream.head, offset, tail)
+        plain = stream.path is not None and not stream.zipped
+        share = offset / max(stream.path.stat().st_size, 1) if plain and stream.path else 0.0
+        yield Batch(table, numbers, faults, Place(offset, row), fingerprint, share, kind == "jsonl", lines)
+
+
+def _first_bytes(stream: Stream, wait: Wait) -> bytes:
+    """The first bytes, with the first line whole."""
+    first = b""
+    while b"\n" not in first:
+        new = stream.read(HEAD)
+        if not new and not wait():
+            break
+        first += new
+    return first
+
+
+def _print(head: bytes, offset: int, tail: bytes) -> str:
+    """By what a file is known again: its first bytes, and the last before a place."""
+    return hashlib.sha256(b"%s|%d|%s" % (head[:offset], offset, tail)).hexdigest()
+
+
+def _header(line: bytes, options: Options) -> tuple[list[str], str]:
+    try:
+        text = line.decode(options.encoding).rstrip("\r\n")
+    except (UnicodeDecodeError, LookupError) as error:
+        raise ValueError(
+            f"the header cannot be read as {options.encoding}: {error}; say --encoding"
+        ) from None
+    if not text.strip():
+        raise ValueError("the file is empty: its first line must name the columns")
+    delimiter = max(DELIMITERS, key=text.count)
+    options_ = arrow_csv.ParseOptions(delimiter=delimiter)
+    found = arrow_csv.read_csv(
+        pa.BufferReader((text + "\n").encode()),
+        read_options=arrow_csv.ReadOptions(autogenerate_column_names=True, use_threads=False),
+        parse_options=options_,
+        convert_options=arrow_csv.ConvertOptions(null_values=[], true_values=[], false_values=[]),
+    )
+    names = [str(found.column(at)[0].as_py()) for at in range(found.num_columns)]
+    double = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if double is not None:
+        raise ValueError(f"the header names the column {double!r} twice")
+    return names, delimiter
+
+
+def _csv(data: bytes, names: list[str], delimiter: str, row: int, options: Options) -> Any:
+    """A block of CSV as a table of texts."""
+    wrong: list[tuple[int, str]] = []
+
+    def refuse(bad: Any) -> str:
+        wrong.append((bad.number, f"it has {bad.actual_columns} cells, the header {bad.expected_columns}"))
+        return "skip"
+
+    kept = [name for name in names if name not in options.ignore]
+    try:
+        table = arrow_csv.read_csv(
+            pa.BufferReader(data),
+            read_options=arrow_csv.ReadOptions(
+                column_names=names, use_threads=False, block_size=max(len(data), 1), encoding=options.encoding
+            ),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                column_types={name: pa.string() for name in names},
+                include_columns=kept,
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error):
+            raise ValueError(
+                f"after row {row}: not valid {options.encoding}: say --encoding latin-1"
+            ) from None
+        raise ValueError(f"after row {row}: {error}") from None
+    count = table.num_rows + len(wrong)
+    numbers = np.arange(row + 1, row + 1 + count)
+    if wrong:
+        numbers = np.delete(numbers, [number - 1 for number, _ in wrong])
+    return table, numbers, [(row + number, what) for number, what in wrong], row + count
+
+
+def _jsonl(data: bytes, row: int, options: Options) -> Any:
+    """A block of JSON lines as a table of texts."""
+    found: dict[str, list[str | None]] = {}
+    numbers: list[int] = []
+    faults: list[tuple[int, str]] = []
+    lines: list[bytes] = []
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        row += 1
+        try:
+            value = json.loads(
+                line.decode(options.encoding), parse_float=str, parse_int=str, parse_constant=str
+            )
+        except (ValueError, RecursionError) as error:
+            faults.append((row, f"not JSON: {error}"))
+            continue
+        if not isinstance(value, dict):
+            faults.append((row, 'not a JSON object, such as {"when": ..., "label": ...}'))
+            continue
+        for name, cell in value.items():
+            if name not in options.ignore:
+                column = found.setdefault(name, [])
+                column.extend([None] * (len(numbers) - len(column)))
+                column.append(_as_text(cell))
+        numbers.append(row)
+        lines.append(line)
+    for column in found.values():
+        column.extend([None] * (len(numbers) - len(column)))
+    table = pa.table({name: pa.array(column, pa.string()) for name, column in found.items()})
+    return table, np.array(numbers, np.int64), faults, row, lines
+
+
+def _as_text(cell: Any) -> str | None:
+    if cell is None or isinstance(cell, str):
+        return cell
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    return json.dumps(cell, sort_keys=True)
+
+
+def _parquet(path: Path, place: Place, known: str | None, options: Options) -> Iterator[Batch]:
+    fingerprint = _parquet_print(path)
+    if known is not None and fingerprint != known:
+        raise ValueError(f"{path}: it is not the file that it was when the run began")
+    try:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            row, total = 0, max(file.metadata.num_rows, 1)
+            names = [name for name in file.schema_arrow.names if name not in options.ignore]
+            for group in range(file.num_row_groups):
+                size = file.metadata.row_group(group).num_rows
+                if row + size <= place.row:
+                    row += size
+                    continue
+                for batch in file.iter_batches(
+                    options.batch, row_groups=[group], columns=names, use_threads=True
+                ):
+                    part, first = pa.Table.from_batches([batch]), row
+                    row += len(batch)
+                    if row <= place.row:
+                        continue
+                    if first < place.row:
+                        part, first = part.slice(place.row - first), place.row
+                    yield Batch(
+                        part, np.arange(first + 1, row + 1), [], Place(row, row), fingerprint, row / total
+                    )
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        if isinstance(error, FileNotFoundError | PermissionError):
+            raise
+        raise ValueError(f"{path}: not a Parquet file, or a damaged one ({str(error)[:200]})") from None
+
+
+def _parquet_print(path: Path) -> str:
+    """A Parquet file ends with its description, so its last bytes tell it from others."""
+    with open(path, "rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(size - HEAD, 0))
+        return hashlib.sha256(file.read() + b"|%d" % size).hexdigest()

@@ -1,0 +1,231 @@
+"""Training and models, shown on a terminal; in a pipe without progress."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+from typing import Any, Protocol
+from zoneinfo import ZoneInfo
+
+from rich.console import Console
+from rich.table import Table
+
+Results = Mapping[str, Any]
+
+
+class News(Protocol):
+    """What training tells while it is at work."""
+
+    @property
+    def share(self) -> float: ...
+    @property
+    def rows(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
+    @property
+    def loss(self) -> float: ...
+    @property
+    def block(self) -> str: ...
+    @property
+    def what(self) -> str: ...
+
+
+@contextmanager
+def bar(console: Console) -> Iterator[Callable[[float, str], None]]:
+    """A bar on a terminal; silence in a pipe."""
+    if not console.is_terminal:
+        yield lambda _, __: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn()
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task("starting", total=None)
+
+        def tell(share: float, what: str) -> None:
+            shown.update(task, total=1.0 if share > 0 else None, completed=share, description=what)
+
+        yield tell
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Callable[[News], None]]:
+    """Rows a second, progressive loss and the block that the stream is in."""
+    with bar(console) as tell:
+
+        def news(now: News) -> None:
+            words = [now.what]
+            if now.rows:
+                words = [f"{now.rows:,} rows", f"{now.rows / max(now.seconds, 1e-9):,.0f}/s"]
+                if isfinite(now.loss):
+                    words.append(f"loss {now.loss:.4f}")
+                words.append(f"block {now.block}" if now.block else now.what)
+            tell(now.share, "  ".join(words))
+
+        yield news
+
+
+def trained(console: Console, results: Results, out: Path, seconds: float) -> None:
+    """What a run has done, and what was decided for the user."""
+    job, rows, memory = results["job"], results["rows"], results["memory"]
+    zone = job["zone"]
+    kinds: dict[str, list[str]] = {}
+    for name, kind in results["columns"]["kinds"].items():
+        kinds.setdefault(kind, []).append(name)
+    for name, why in results["columns"]["ignored"].items():
+        kinds.setdefault(f"left out ({why})", []).append(name)
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    table = Table(
+        title=f"Progressive loss by block ({results['loss']}; every row scored before it was learnt from)"
+    )
+    table.add_column(f"block ({zone})", no_wrap=True)
+    for head in ("rows", "loss", "+-"):
+        table.add_column(head, justify="right", no_wrap=True)
+    _losses(table, results["blocks"], results["progressive"])
+    console.print(table)
+    for kind in sorted(kinds):
+        say(f"{kind}: {', '.join(kinds[kind])}")
+    if results["classes"]:
+        say(f"classes: {', '.join(_shown(each) for each in results['classes'])}")
+    when = results["columns"]["when"]
+    say(f"times: {' and '.join(when['columns'])}, {_form(when)}; {_span(results, zone)}")
+    size = memory["bytes"] / 1e6
+    say(
+        f"memory {size:,.0f} MB: {memory['columns']:,} columns, {memory['record_bytes'] / 1e6:,.0f} MB "
+        "of visits kept, "
+        f"up to {memory['waiting_bytes'] / 1e6:,.0f} MB of rows that wait"
+    )
+    say(_counted(rows))
+    for example in results["refused_examples"]:
+        say(f"  refused: {example}")
+    if rows["late_refused"] or rows["late_used"]:
+        late = rows["late_refused"] + rows["late_used"]
+        say(
+            f"late rows: {late:,}, the latest by {_length(results['latest_by'])}: a --lateness of that would "
+            "take them in at their place"
+        )
+    speed = rows["used"] / max(seconds, 1e-9)
+    say(f"{seconds:.1f} s, {speed:,.0f} rows/s. Look at it: semicyclic inspect {out}")
+
+
+def model(console: Console, path: Path, found: Results) -> None:
+    """A model for a person."""
+    provenance = found["provenance"] if isinstance(found["provenance"], dict) else {}
+    zone = found["schedule"]["zone"] if isinstance(found["schedule"], dict) else ""
+
+    def say(text: str) -> None:
+        console.print(text, highlight=False, soft_wrap=True)
+
+    say(
+        f"{path}: {len(found['blocks'])} blocks, {found['columns']:,} columns, loss {found['loss']}"
+        + (f", classes {', '.join(_shown(each) for each in found['classes'])}" if found["classes"] else "")
+    )
+    if found["progressive"] is not None:
+        table = Table(title="Progressive loss by block, with a 95 % interval")
+        table.add_column(f"block ({zone})" if zone else "block", no_wrap=True)
+        for head in ("rows", "loss", "+-"):
+            table.add_column(head, justify="right", no_wrap=True)
+        _losses(table, found["blocks"], found["progressive"])
+        console.print(table)
+    else:
+        say("blocks: " + ", ".join(found["blocks"]))
+    if found["never_visited"]:
+        say(f"never visited, and given the mean of all: {', '.join(found['never_visited'])}")
+    if found["differences"]:
+        table = Table(title="What differs most between blocks")
+        for head in ("feature", "highest in", "weight", "lowest in", "weight"):
+            table.add_column(head, justify="right" if head == "weight" else "left")
+        for each in found["differences"]:
+            high, low = each["highest"], each["lowest"]
+            name = each["feature"] + (f" ({_shown(each['class'])})" if "class" in each else "")
+            table.add_row(
+                name, high["block"], f"{high['weight']:+.4f}", low["block"], f"{low['weight']:+.4f}"
+            )
+        console.print(table)
+    if found["features"] is not None:
+        kinds: dict[str, list[str]] = {}
+        for name, kind in found["features"]["kinds"].items():
+            kinds.setdefault(kind, []).append(name)
+        for kind in sorted(kinds):
+            say(f"{kind}: {', '.join(kinds[kind])}")
+        when = found["features"]["when"]
+        say(f"times: {' and '.join(when['columns'])}, {_form(when)}; label: {found['features']['label']}")
+    if "rows" in provenance:
+        rows = provenance["rows"]
+        if isinstance(rows, dict):
+            say(_counted(rows))
+        if "first" in provenance:
+            say(
+                f"learnt by {provenance['method']}, read out as {provenance['read_out']}; "
+                f"{_span(provenance, zone)}"
+            )
+    if "semicyclic" in provenance:
+        say(f"written by semicyclic {provenance['semicyclic']}")
+
+
+def _losses(table: Table, blocks: list[str], progressive: Results) -> None:
+    rows = progressive["rows"]
+    for block, count, loss, margin in zip(
+        blocks, rows, progressive["by_block"], progressive["margin"], strict=True
+    ):
+        table.add_row(
+            block,
+            f"{count:,}",
+            "-" if loss is None else f"{loss:.4f}",
+            "-" if margin is None else f"{margin:.4f}",
+        )
+    table.add_section()
+    whole = progressive["all"]
+    table.add_row("all", f"{sum(rows):,}", "-" if whole is None else f"{whole:.4f}", "")
+
+
+def _counted(rows: Mapping[str, int]) -> str:
+    words = [f"rows: {rows['read']:,} read, {rows['used']:,} used"]
+    for name, what in (
+        ("refused", "refused"),
+        ("late_refused", "late and refused"),
+        ("late_used", "late and used all the same"),
+        ("without_label", "without a label"),
+        ("waiting", "waiting for their labels or the rows to come"),
+        ("shifted", "moved out of an hour that the clock skipped"),
+    ):
+        if rows[name]:
+            words.append(f"{rows[name]:,} {what}")
+    return ", ".join(words)
+
+
+def _span(results: Results, zone: str) -> str:
+    return f"from {moment(results['first'], zone)} to {moment(results['last'], zone)} ({zone})"
+
+
+def moment(ticks: int, zone: str) -> str:
+    """A time for people, in a zone."""
+    try:
+        return datetime.fromtimestamp(ticks / 1e6, UTC).astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):
+        return str(ticks)
+
+
+def _form(when: Mapping[str, Any]) -> str:
+    epochs = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+    if when["form"] in epochs:
+        return f"{epochs[when['form']]} since 1970"
+    return {"local": f"local time of {when['zone']}", "zoned": "with their zone"}.get(
+        when["form"], f"{when['form']} in {when['zone']}"
+    )
+
+
+def _length(ticks: int) -> str:
+    seconds = ticks / 1e6
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f}{unit}"
+    return f"{seconds:g}s"
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,57 @@
+"""Files that are whole or not there, and known again when they are damaged."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+def put(target: Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
+    """Write a safetensors file under another name, then put it in its place in one step."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target}: there is no folder {target.parent} to save it in")
+    # Beside the target, so that putting it in its place cannot be half done.
+    name = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
+    try:
+        name.touch()
+        mode = name.stat().st_mode
+        try:
+            save_file(tensors, name, metadata=metadata)
+            # Its own choice is a file that only its owner may read.
+            name.chmod(mode)
+        except SafetensorError as error:
+            raise OSError(f"{target}: it cannot be written: {error}") from None
+        with open(name, "rb+") as written:
+            os.fsync(written.fileno())
+        os.replace(name, target)
+    except BaseException:
+        name.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that a new name outlives a power cut, where the system can do that."""
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass
+    finally:
+        os.close(handle)
+
+
+def sweep(target: Path) -> None:
+    """Remove what a killed process has left half written beside a file."""
+    for left in target.parent.glob(f".{target.name}.*"):
+        left.unlink(missing_ok=True)

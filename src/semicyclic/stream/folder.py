@@ -1,0 +1,172 @@
+"""The folder of a run: who works in it, what it holds, and how it is put to disk."""
+
+import fcntl
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semicyclic.data.features import Features, Names
+from semicyclic.data.inputs import Mark
+from semicyclic.data.labels import Labels
+from semicyclic.data.order import Held, Late, Order
+from semicyclic.method.run import Run
+from semicyclic.store.checkpoint import Arrays, read_checkpoint, restored, run_arrays, write_checkpoint
+from semicyclic.store.modelfile import Unreadable
+from semicyclic.store.safely import sweep
+from semicyclic.stream.job import Job, differences
+from semicyclic.stream.reading import Counts, Reading
+from semicyclic.stream.scored import Scored
+
+CHECKPOINT, MODEL, RESULTS, VISITS, LOCK = (
+    "checkpoint.safetensors",
+    "model.safetensors",
+    "results.json",
+    "visits.csv",
+    "lock",
+)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Nobody else works in the folder meanwhile. The system lets go of it when a process dies."""
+    with open(folder / LOCK, "a", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"--out {folder}: another run is working in this folder") from None
+        for name in (CHECKPOINT, MODEL, RESULTS, VISITS):
+            sweep(folder / name)
+        yield
+
+
+def holds_run(folder: Path) -> bool:
+    """Whether there is something of a run in the folder."""
+    return any((folder / name).exists() for name in (CHECKPOINT, MODEL, RESULTS))
+
+
+def write_state(folder: Path, job: Job, reading: Reading, names: Names, run: Run, scored: Scored) -> None:
+    """Put all that a run is made of to disk."""
+    arrays = run_arrays(run)
+    arrays |= {f"scored.{name}": array for name, array in scored._asdict().items()}
+    for name, held in (("queue", reading.queue), ("held", reading.order.held)):
+        if held is not None and len(held):
+            arrays[name] = np.frombuffer(_packed(held), np.uint8)
+    known = list(names.names.items())[: reading.named]
+    about = {
+        "job": job.to_json(),
+        "features": reading.features.to_json(),
+        "labels": reading.labels.to_json(),
+        "newest": reading.order.newest,
+        "late": vars(reading.late),
+        "scored": reading.scored,
+        "counts": list(reading.counts),
+        "mark": reading.mark.to_json(),
+        "first": reading.first,
+        "names": {str(column): name for column, name in known},
+        "examples": list(reading.examples),
+    }
+    write_checkpoint(folder / CHECKPOINT, arrays, about)
+
+
+def read_state(folder: Path, job: Job) -> tuple[Reading, Names, Run, Scored]:
+    """What `write_state` wrote, of a run that was told the same."""
+    path = folder / CHECKPOINT
+    arrays, about = read_checkpoint(path)
+    try:
+        now = json.loads(json.dumps(job.to_json()))
+        other = differences(about["job"], now)
+        if other:
+            raise ValueError(
+                f"--resume: the run in {folder} was started with another {other[0].replace('_', ' ')} "
+                f"({about['job'].get(other[0])!r}, now {now.get(other[0])!r}): give the same, or "
+                "another --out"
+            )
+        return _state(arrays, about, job)
+    except (KeyError, TypeError, AttributeError, IndexError, pa.ArrowInvalid, OverflowError) as error:
+        raise Unreadable(
+            f"{path}: not a checkpoint of this kind, or a damaged one ({error!r:.200})"
+        ) from None
+
+
+def read_run(folder: Path) -> Run:
+    """The run of a folder, told as it was told then."""
+    path = folder / CHECKPOINT
+    arrays, about = read_checkpoint(path)
+    try:
+        return _state(arrays, about, Job.from_json(about["job"]))[2]
+    except (KeyError, TypeError, AttributeError, IndexError, pa.ArrowInvalid, OverflowError) as error:
+        raise Unreadable(
+            f"{path}: not a checkpoint of this kind, or a damaged one ({error!r:.200})"
+        ) from None
+
+
+def _state(arrays: Arrays, about: dict[str, Any], job: Job) -> tuple[Reading, Names, Run, Scored]:
+    features, labels = Features.from_json(about["features"]), Labels.from_json(about["labels"])
+    late = Late(**about["late"])
+    order = Order(job.lateness, job.use_late, int(about["newest"]), _unpacked(arrays.get("held")), late)
+    names = Names(np.zeros(features.width, bool))
+    for column, name in about["names"].items():
+        names.names[int(column)] = str(name)
+        names.seen[int(column)] = True
+    reading = Reading(
+        features,
+        labels,
+        order,
+        _unpacked(arrays.get("queue")),
+        int(about["scored"]),
+        Counts(*map(int, about["counts"])),
+        Mark.from_json(about["mark"]),
+        int(about["first"]),
+        len(names.names),
+        tuple(map(str, about["examples"])),
+    )
+    run = restored(job.first_run(features.width, labels.loss), arrays)
+    return reading, names, run, Scored(*(arrays[f"scored.{name}"].copy() for name in Scored._fields))
+
+
+def _packed(held: Held) -> bytes:
+    """Rows as bytes: Arrow's own format, the columns of `Held` beside the features."""
+    own = {f"\0{name}": pa.array(column) for name, column in zip(Held._fields[1:], held[1:], strict=True)}
+    table = held.table
+    for name, column in own.items():
+        table = table.append_column(name, column)
+    buffer = io.BytesIO()
+    # One batch of contiguous columns: the same rows give the same bytes, however they were cut.
+    with pa.ipc.new_stream(buffer, table.schema) as writer:
+        writer.write_table(pa.Table.from_batches([_whole(table)]))
+    return buffer.getvalue()
+
+
+def _whole(table: Any) -> Any:
+    columns = [table.column(name) for name in table.column_names]
+    arrays = [
+        column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns
+    ]
+    copied = [pa.concat_arrays([array, array.slice(0, 0)]) for array in arrays]
+    return pa.record_batch(copied, schema=table.schema)
+
+
+def _unpacked(data: Any) -> Held | None:
+    if data is None:
+        return None
+    table = pa.ipc.open_stream(pa.py_buffer(data.tobytes())).read_all().combine_chunks()
+    own = [table.column(f"\0{name}").to_numpy() for name in Held._fields[1:]]
+    features = [name for name in table.column_names if not name.startswith("\0")]
+    return Held(table.select(features), *own)
+
+
+def put_text(path: Path, text: str) -> None:
+    """A text file, whole or not there."""
+    part = path.with_name(f".{path.name}.part")
+    with open(part, "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)

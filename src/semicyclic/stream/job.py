@@ -1,0 +1,112 @@
+"""What a training run is told to do; the same from its start to its end, however often it is resumed."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from semicyclic.data.columns import Wish
+from semicyclic.method import step, train
+from semicyclic.method.loss import Loss
+from semicyclic.method.pack import nothing
+from semicyclic.method.run import Run
+from semicyclic.method.schedule import Schedule
+
+# How many rows the features, classes and scales are learnt from.
+START = 1 << 14
+# No more rows than this are learnt from at once, and never those of two cycles.
+CHUNK = 1 << 15
+METHODS = ("pluralistic", "separate", "residual", "hedged", "consensus")
+MOST_BITS, LEAST_BITS = 18, 8
+
+
+class Budget(NamedTuple):
+    """What `memory` allows: hashed columns, bytes for records of visits, bytes for rows that wait."""
+
+    bits: int
+    records: int
+    waiting: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that decides what is learnt from the rows.
+
+    step: ("adaptive" or "constant", rate or size).
+    loss: a name, or None to follow from the labels. classes: names, where the first rows lack some.
+    lateness, label_delay: microseconds. use_late: rows beyond the lateness are used as they come.
+    skip: rows that cannot be read are counted and left out, instead of stopping the run.
+    read_out: `mean`, `last`, `tail:N` or `fading:N`.
+    """
+
+    wish: Wish
+    schedule: Schedule
+    method: str = "pluralistic"
+    loss: str | None = None
+    classes: tuple[str, ...] = ()
+    step: tuple[str, float] = ("adaptive", 0.2)
+    batch_size: int = 16
+    lateness: int = 0
+    use_late: bool = False
+    skip: bool = False
+    label_delay: int = 0
+    memory: int = 1 << 30
+    bits: int | None = None
+    bins: int = 16
+    read_out: str = "mean"
+    first_pass: bool = False
+    start: int = START
+
+    def to_json(self) -> dict[str, Any]:
+        wish = {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in self.wish._asdict().items()
+        }
+        plain = {name: value for name, value in vars(self).items() if name not in ("wish", "schedule")}
+        lists = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+        return {**wish, "schedule": self.schedule.to_json(), **lists}
+
+    @staticmethod
+    def from_json(value: dict[str, Any]) -> "Job":
+        """What `to_json` wrote."""
+        parts: dict[str, Any] = {
+            name: tuple(part) if isinstance(part, list) else part for name, part in value.items()
+        }
+        wish = Wish(**{name: parts.pop(name) for name in Wish._fields})
+        return Job(wish, Schedule.from_json(parts.pop("schedule")), **parts)
+
+    @property
+    def experts(self) -> int:
+        """How many chains are hedged between."""
+        return 2 if self.method == "hedged" else 1
+
+    def budget(self, outputs: int) -> Budget:
+        """What the memory is used for; the same for the same job."""
+        blocks = self.schedule.blocks
+        slots = blocks * self.experts
+        vectors = {"separate": blocks, "residual": blocks + 1, "hedged": blocks + 1}.get(self.method, 1)
+        # Bytes a column: a chain's vectors and scratch, and of each slot its running mean (twice), what
+        # remains of dropped cycles, the sums while they are dropped, and the model while it is saved.
+        a_column = outputs * (32 + 8 * vectors + 44 * slots)
+        bits = MOST_BITS
+        while bits > LEAST_BITS and a_column << bits > self.memory // 4:
+            bits -= 1
+        return Budget(self.bits or bits, self.memory // 8, self.memory // 4)
+
+    def first_run(self, width: int, loss: Loss) -> Run:
+        """A run that has learnt nothing yet."""
+        kind, size = self.step
+        rule = step.adagrad(size) if kind == "adaptive" else step.constant(size)
+        codes = tuple(float(code) for code in range(loss.classes))
+        empty = nothing(width, self.schedule, loss=loss, batch_size=self.batch_size, classes=codes)
+        settings: train.Settings = {
+            "step_size": rule,
+            "running": True,
+            "memory": self.budget(loss.outputs).records,
+        }
+        method = getattr(train, self.method)
+        run: Run = method(empty, **settings)
+        return run
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """What is told otherwise than before."""
+    return [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]

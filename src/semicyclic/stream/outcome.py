@@ -1,0 +1,159 @@
+"""What comes of a run: the model with its provenance, a table of its visits, its results."""
+
+import csv
+import io
+import warnings
+from dataclasses import replace
+from math import isfinite, sqrt
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.data.features import Names
+from semicyclic.data.inputs import Inputs
+from semicyclic.method.model import Pluralistic
+from semicyclic.method.run import Run
+from semicyclic.stream.job import Job
+from semicyclic.stream.reading import Reading
+from semicyclic.stream.scored import Scored
+from semicyclic.version import __version__
+
+Array = npt.NDArray[Any]
+
+# Two standard errors and a bit: 95 of 100 intervals hold the mean, were visits independent.
+NORMAL = 1.959964
+
+
+def model_of(job: Job, reading: Reading, names: Names, run: Run, scored: Scored | None) -> Pluralistic:
+    """The model as the run stands, with all that a later prediction needs."""
+    kind, _, argument = job.read_out.partition(":")
+    with warnings.catch_warnings():
+        # Said in the provenance, and by `inspect`.
+        warnings.filterwarnings("ignore", message=".*never visited.*")
+        if kind == "tail":
+            model = run.tail(int(argument))
+        elif kind == "fading":
+            model = run.fading(float(argument))
+        else:
+            model = run.last() if kind == "last" else run.mean()
+    held = model.weights
+    labels = reading.labels
+    if not labels.classes:
+        # Learnt from scaled labels; what is saved answers in the labels' own units.
+        held = held * held.dtype.type(labels.scale)
+        held[..., -1] += held.dtype.type(labels.mean)
+    known = dict(sorted(list(names.names.items())[: reading.named]))
+    features = {**reading.features.to_json(), "names": {str(column): name for column, name in known.items()}}
+    return replace(
+        model,
+        held=held,
+        classes=labels.classes,
+        features=features,
+        provenance=_provenance(job, reading, run, scored),
+    )
+
+
+def _provenance(job: Job, reading: Reading, run: Run, scored: Scored | None) -> dict[str, Any]:
+    """Where a model comes from; nothing of files' names, clocks or machines, so that the same rows give
+    the same bytes."""
+    return {
+        "semicyclic": __version__,
+        "method": job.method,
+        "read_out": job.read_out,
+        "step": list(job.step),
+        "batch_size": job.batch_size,
+        "label_delay": job.label_delay,
+        "lateness": job.lateness,
+        "rows": counts_of(reading, run),
+        "first": reading.first,
+        "last": int(reading.order.newest),
+        "loss": run.loss.name,
+        "progressive": losses_of(job, reading, run, scored),
+    }
+
+
+def counts_of(reading: Reading, run: Run) -> dict[str, int]:
+    """Rows read, and what became of them; they add up."""
+    counts, late = reading.counts, reading.late
+    waiting = [part for part in (reading.queue, reading.order.held) if part is not None]
+    pending = 0 if run.pending is None else len(run.pending)
+    left = sum(map(len, waiting)) + pending
+    gone = counts.unlabelled + counts.refused + late.refused
+    return {
+        "read": counts.read,
+        "used": counts.read - gone - left,
+        "refused": counts.refused,
+        "late_refused": late.refused,
+        "late_used": late.used,
+        "without_label": counts.unlabelled,
+        "waiting": left,
+        "shifted": counts.shifted,
+    }
+
+
+def losses_of(job: Job, reading: Reading, run: Run, scored: Scored | None) -> dict[str, Any]:
+    """The progressive loss of every block, with a confidence interval, and of all rows."""
+    blocks, scale = run.blocks, reading.labels.loss_scale()
+    if job.label_delay and scored is not None:
+        rows, total = scored.rows, scored.loss
+        spread = np.maximum(scored.squares - total**2 / np.maximum(rows, 1), 0.0)
+        count = rows
+        mean = np.divide(total, rows, out=np.full(blocks, np.nan), where=rows > 0)
+    else:
+        tally = run.log.tally()
+        count, _, _, spread = (column.reshape(run.log.experts, -1).sum(axis=0) for column in tally)
+        loss, weight = (each.reshape(run.log.experts, -1).sum(axis=0) for each in run.loss_sums())
+        rows, mean = weight, np.divide(loss, weight, out=np.full(blocks, np.nan), where=weight > 0)
+    margin = [
+        NORMAL * sqrt(spread[i] / (count[i] * (count[i] - 1))) * scale if count[i] > 1 else None
+        for i in range(blocks)
+    ]
+    whole = float(np.nansum(mean * rows) / rows.sum()) * scale if rows.sum() > 0 else None
+    return {
+        "all": whole,
+        "by_block": [float(value) * scale if isfinite(value) else None for value in mean],
+        "margin": margin,
+        "rows": [round(float(each)) for each in rows],
+    }
+
+
+def visits_table(job: Job, reading: Reading, run: Run) -> str:
+    """Every visit that is kept: its cycle, block, rows and progressive loss, as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["cycle", "block", "rows", "progressive_loss"])
+    found, scale = run.progressive_visits(), reading.labels.loss_scale()
+    for cycle, block, loss, rows in zip(*found, strict=True):
+        label = job.schedule.labels[int(block)]
+        writer.writerow([int(cycle), label, round(float(rows)), repr(float(loss) * scale)])
+    return text.getvalue()
+
+
+def results_of(
+    job: Job, inputs: Inputs, reading: Reading, names: Names, run: Run, scored: Scored | None
+) -> dict[str, Any]:
+    """What `results.json` says."""
+    columns = reading.columns
+    budget = job.budget(run.loss.outputs)
+    return {
+        "files": [inputs.name(file) for file in range(len(inputs.files))],
+        "job": job.to_json(),
+        "memory": {
+            "bytes": job.memory,
+            "columns": reading.features.width,
+            "record_bytes": budget.records,
+            "waiting_bytes": budget.waiting,
+        },
+        "columns": {"kinds": columns.kinds, "ignored": columns.ignored, "when": columns.clock.to_json()},
+        "loss": run.loss.name,
+        "classes": list(reading.labels.classes),
+        "rows": counts_of(reading, run),
+        "latest_by": reading.late.worst,
+        "refused_examples": list(reading.examples),
+        "first": reading.first,
+        "last": int(reading.order.newest),
+        "features_named": len(names.names),
+        "progressive": losses_of(job, reading, run, scored),
+        "blocks": list(job.schedule.labels),
+    }

@@ -1,0 +1,220 @@
+"""Predictions for files: every row with its block and what the model says, batch by batch."""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+
+from semicyclic.data.columns import check_columns
+from semicyclic.data.features import Features
+from semicyclic.data.inputs import Inputs, Mark, Part
+from semicyclic.method.model import Pluralistic
+from semicyclic.method.rows import Rows
+from semicyclic.method.schedule import Schedule
+from semicyclic.store.safely import sync_folder
+from semicyclic.stream.ahead import ahead
+
+Array = npt.NDArray[Any]
+
+BLOCK, PREDICTION, PROBABILITY = "block", "prediction", "probability"
+
+
+class Answered(NamedTuple):
+    """A batch with its answers, and how many rows had none."""
+
+    table: Any
+    lines: list[bytes] | None
+    refused: int
+    share: float
+
+
+class Writer(Protocol):
+    """Takes tables one after another."""
+
+    def write(self, answered: Answered) -> None: ...
+
+
+def answers(model: Pluralistic, inputs: Inputs, *, skip: bool) -> Iterator[Answered]:
+    """Every batch with the columns `block`, `prediction` and, for classes, `probability`.
+
+    skip: a row that cannot be read is given back without an answer, instead of ending it all.
+    """
+    if model.features is None or not isinstance(model.schedule, Schedule):
+        raise ValueError("this model was not trained from a file: it does not know how to read one")
+    features = Features.from_json(model.features)
+    for part in ahead(inputs.parts(Mark())):
+        if part is not None:
+            yield _answered(model, features, inputs, part, skip=skip)
+
+
+def _answered(model: Pluralistic, features: Features, inputs: Inputs, part: Part, *, skip: bool) -> Answered:
+    batch, columns = part.batch, features.columns.without_label()
+    name = inputs.name(part.file)
+    table = batch.table
+    for added in (BLOCK, PREDICTION, PROBABILITY):
+        if added in table.column_names:
+            raise ValueError(
+                f"{name}: it has a column {added!r} already: rename it, or leave it out with --ignore"
+            )
+    if batch.lenient:
+        for missing in columns.names:
+            if missing not in table.column_names:
+                table = table.append_column(missing, pa.nulls(table.num_rows, pa.string()))
+    try:
+        check_columns(columns.names, table.column_names)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    tidy = columns.tidy(table, np.arange(table.num_rows))
+    faults = sorted([*batch.faults, *((int(batch.row[at]), what) for at, what in tidy.faults)])
+    if faults and not skip:
+        row, what = faults[0]
+        raise ValueError(f"{name}, row {row:,}: {what}; or go on without an answer to it: --bad skip")
+    n = table.num_rows
+    for column, values in _columns(model, features, tidy, n).items():
+        table = table.append_column(column, values)
+    return Answered(table, batch.lines, len(faults), part.batch.share)
+
+
+def _columns(model: Pluralistic, features: Features, tidy: Any, n: int) -> dict[str, Any]:
+    """The answers to the rows that can be read; the others have none."""
+    schedule = model.schedule
+    assert isinstance(schedule, Schedule)
+    fine = tidy.row
+    absent = np.ones(n, bool)
+    absent[fine] = False
+    labels = pa.array(list(schedule.labels))
+    if len(fine) == 0:
+        kind = pa.string() if model.classes else pa.float64()
+        none = {BLOCK: pa.nulls(n, pa.string()), PREDICTION: pa.nulls(n, kind)}
+        return none | ({PROBABILITY: pa.nulls(n, pa.float64())} if model.classes else {})
+    block = schedule.place(tidy.ticks).block
+    rows = Rows(features.encode(tidy.table), block=block)
+    answer = model.predict(rows)
+    spread = np.zeros(n, np.int64)
+    spread[fine] = block
+    out = {BLOCK: labels.take(pa.array(spread, mask=absent))}
+    if not model.classes:
+        numbers = np.zeros(n)
+        numbers[fine] = answer
+        return out | {PREDICTION: pa.array(numbers, mask=absent)}
+    score = model.score(rows)
+    code = (score > 0).astype(np.int64) if score.ndim == 1 else score.argmax(axis=1)
+    chance = answer if answer.ndim == 1 else answer[np.arange(len(answer)), code]
+    names = pa.array([_shown(each) for each in model.classes])
+    picked, sure = np.zeros(n, np.int64), np.zeros(n)
+    picked[fine], sure[fine] = code, chance
+    return out | {
+        PREDICTION: names.take(pa.array(picked, mask=absent)),
+        PROBABILITY: pa.array(sure, mask=absent),
+    }
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# ---------------------------------------------------------------------------- writing
+
+
+@contextmanager
+def opened(path: Path | None, kind: str, stdout: IO[bytes]) -> Iterator[Writer]:
+    """A writer of CSV, JSON lines or Parquet; a file appears when it is whole."""
+    if path is None:
+        writer = _Tables(stdout, kind)
+        yield writer
+        writer.close()
+        stdout.flush()
+        return
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(part, "wb") as file:
+            writer = _Tables(file, kind)
+            yield writer
+            writer.close()
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+class _Tables:
+    """Tables of one schema, in one of the formats."""
+
+    def __init__(self, file: IO[bytes], kind: str) -> None:
+        self.file, self.kind = file, kind
+        self.writer: Any = None
+        self.schema: Any = None
+
+    def write(self, answered: Answered) -> None:
+        if self.kind == "jsonl":
+            self._lines(answered)
+            return
+        table = answered.table
+        if self.schema is None:
+            self.schema = table.schema
+            if self.kind == "parquet":
+                self.writer = pq.ParquetWriter(self.file, self.schema)
+            first = True
+        else:
+            first = False
+        table = self._fitting(table)
+        if self.kind == "parquet":
+            self.writer.write_table(table)
+        else:
+            self.file.write(_csv(table, header=first))
+
+    def _fitting(self, table: Any) -> Any:
+        if table.schema.equals(self.schema):
+            return table
+        extra = sorted(set(table.column_names) - set(self.schema.names))
+        if extra:
+            raise ValueError(
+                f"the column {extra[0]!r} is not in the first rows: write JSON lines (--out F.jsonl)"
+            )
+        columns = [
+            table.column(field.name).cast(field.type)
+            if field.name in table.column_names
+            else pa.nulls(table.num_rows, field.type)
+            for field in self.schema
+        ]
+        return pa.table(columns, schema=self.schema)
+
+    def _lines(self, answered: Answered) -> None:
+        table = answered.table
+        if answered.lines is None:
+            rows = table.to_pylist()
+        else:
+            added = [name for name in (BLOCK, PREDICTION, PROBABILITY) if name in table.column_names]
+            own = table.select(added).to_pylist()
+            rows = [json.loads(line) | new for line, new in zip(answered.lines, own, strict=True)]
+        for row in rows:
+            self.file.write(json.dumps(row, default=str, ensure_ascii=False).encode() + b"\n")
+
+    def close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+
+
+def _csv(table: Any, *, header: bool) -> Any:
+    """A table as CSV, with quotes only where some text of it needs them."""
+    for style in ("none", "needed"):
+        buffer = pa.BufferOutputStream()
+        options = arrow_csv.WriteOptions(include_header=header, quoting_style=style, quoting_header=style)
+        try:
+            arrow_csv.write_csv(table, buffer, options)
+            return buffer.getvalue()
+        except pa.ArrowInvalid:
+            if style == "needed":
+                raise
+    raise AssertionError

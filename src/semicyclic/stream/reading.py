@@ -1,0 +1,279 @@
+"""From files to chunks of sparse rows, in the order in which they are learnt from.
+
+What is learnt is a function of the rows alone: however files are cut into batches, a chunk ends with
+its cycle, or after CHUNK rows of it. All that is known at a chunk's end is one value, `Reading`, from
+which reading goes on: so a checkpoint is that value and the run's.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from semicyclic.data.columns import Columns, check_columns, learn_columns
+from semicyclic.data.features import Features, Names, learn_scales
+from semicyclic.data.inputs import Mark, Part
+from semicyclic.data.labels import Labels, learn_labels
+from semicyclic.data.order import LONG_AGO, Held, Late, Order, joined
+from semicyclic.method.rows import Rows
+from semicyclic.stream.job import CHUNK, Job
+
+Array = npt.NDArray[Any]
+Named = Callable[[int], str]
+# Columns are hashed to at least 2^LEAST, and to ROOM times as many as the first rows have features, of
+# which no two shall share one of 2^WIDE.
+LEAST, ROOM, WIDE = 12, 32, 20
+# How many refused rows are shown to people.
+EXAMPLES = 3
+
+
+class Refused(ValueError):
+    """A row that cannot be read, said with its file, its number and what to do."""
+
+
+class Counts(NamedTuple):
+    """Rows so far: read; without a label; refused; and local times that were shifted."""
+
+    read: int = 0
+    unlabelled: int = 0
+    refused: int = 0
+    shifted: int = 0
+
+
+NOTHING, START = Counts(), Mark()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All that reading knows between two chunks.
+
+    queue: rows in order that wait to be learnt from; the first `scored` of them were scored.
+    named: how many features' names were known.
+    """
+
+    features: Features
+    labels: Labels
+    order: Order
+    queue: Held | None = None
+    scored: int = 0
+    counts: Counts = NOTHING
+    mark: Mark = START
+    first: int = -LONG_AGO
+    named: int = 0
+    # Rows refused, of which a few are shown.
+    examples: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> Columns:
+        return self.features.columns
+
+    @property
+    def late(self) -> Late:
+        return self.order.late
+
+
+class Chunk(NamedTuple):
+    """Rows to learn from; those that arrived before these were due, to be scored; and what follows.
+
+    closes: whether a cycle ends here. share: how much was read, where that is known.
+    """
+
+    rows: Rows | None
+    arrived: Rows | None
+    after: Reading
+    closes: bool
+    ends: int
+    share: float
+
+
+def open_stream(job: Job, parts: Sequence[Part], name: Named) -> Reading:
+    """What the stream's first rows tell: columns, scales, labels."""
+    tables, left = [], job.start
+    for part in parts:
+        if left > 0 and part.batch.table.num_rows:
+            tables.append(part.batch.table.slice(0, left))
+            left -= tables[-1].num_rows
+    if not tables:
+        raise ValueError(f"{name(0)}: there are no rows to learn from")
+    where = f"{name(parts[0].file)}: "
+    try:
+        sample = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+        columns = learn_columns(sample, job.wish)
+    except (ValueError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise ValueError(where + str(error)) from None
+    tidy = columns.tidy(sample, np.arange(1, sample.num_rows + 1))
+    if len(tidy.ticks) == 0:
+        why = tidy.faults[0][1] if tidy.faults else f"column {columns.label!r} is empty"
+        raise ValueError(f"{where}none of the first {sample.num_rows:,} rows can be used: {why}")
+    try:
+        labels = learn_labels(tidy.labels, columns.label_kind, job.loss, job.classes)
+    except ValueError as error:
+        raise ValueError(f"{where}column {columns.label!r}: {error}") from None
+    scales = learn_scales(tidy.table, columns, bins=job.bins)
+    features = Features(columns, scales, _bits(job, labels, Features(columns, scales, WIDE), tidy.table))
+    return Reading(features, labels, Order(job.lateness, job.use_late))
+
+
+def _bits(job: Job, labels: Labels, wide: Features, table: Any) -> int:
+    """Room for many times the features of the first rows, as far as memory goes."""
+    most = job.budget(labels.loss.outputs).bits
+    if job.bits is not None:
+        return job.bits
+    seen = Names.of(wide)
+    wide.encode(table, seen)
+    found = int(seen.seen.sum())
+    return min(most, max(LEAST, (ROOM * found).bit_length()))
+
+
+@dataclass
+class Reader:
+    """Reads on from a `Reading`; what it knows of names grows with it."""
+
+    job: Job
+    name: Named
+    reading: Reading
+    names: Names
+
+    def chunks(self, parts: Iterable[Part]) -> Iterator[Chunk]:
+        """Chunk after chunk, each with what is known after it."""
+        for part in parts:
+            order, rows = self._taken(part)
+            held = self.reading.queue
+            queue = rows if held is None else joined([held, rows])
+            self.reading = replace(self.reading, order=order, queue=queue, mark=part.mark)
+            self._check_size()
+            yield from self._cut(part.batch.share)
+
+    def rest(self) -> Chunk | None:
+        """What is left to learn when the stream ends: all that was held back and is due."""
+        order, held = self.reading.order.end()
+        parts = [part for part in (self.reading.queue, held) if part is not None and len(part)]
+        if not parts:
+            return None
+        self.reading = replace(self.reading, order=order, queue=joined(parts))
+        due = self._due(joined(parts), ended=True)
+        return self._chunk(due, closes=False, share=1.0)
+
+    # ------------------------------------------------------------------ rows as they come
+
+    def _taken(self, part: Part) -> tuple[Order, Held]:
+        """Make rows tidy, count them, and put them in order."""
+        batch, reading = part.batch, self.reading
+        table = self._aligned(batch.table, part) if batch.lenient else batch.table
+        try:
+            check_columns(reading.columns.names, table.column_names)
+        except ValueError as error:
+            raise ValueError(f"{self.name(part.file)}: {error}") from None
+        tidy = reading.columns.tidy(table, batch.row)
+        codes, unknown = reading.labels.codes(tidy.labels)
+        faults = [*batch.faults, *tidy.faults]
+        for at in np.flatnonzero(unknown).tolist():
+            value = tidy.labels[at].as_py() if hasattr(tidy.labels[at], "as_py") else tidy.labels[at]
+            known = reading.labels.named()
+            what = f"label {value!r} is new, the classes are {known}: name them all with --classes"
+            faults.append((int(tidy.row[at]), what))
+        faults.sort()
+        if faults and not self.job.skip:
+            number, what = faults[0]
+            raise Refused(
+                f"{self.name(part.file)}, row {number:,}: {what}; or leave such rows out with --bad skip"
+            )
+        rows = Held(
+            tidy.table,
+            tidy.ticks,
+            tidy.ticks,
+            codes,
+            np.full(len(codes), part.file, np.int32),
+            tidy.row,
+        )
+        if unknown.any():
+            rows = rows.take(np.flatnonzero(~unknown))
+        before = reading.counts
+        counts = Counts(
+            before.read + len(batch.row) + len(batch.faults),
+            before.unlabelled + tidy.missing,
+            before.refused + len(faults),
+            before.shifted + tidy.shifted,
+        )
+        shown = [f"{self.name(part.file)}, row {number:,}: {what}" for number, what in faults]
+        first = min(reading.first, int(rows.ticks.min())) if len(rows) else reading.first
+        examples = (*reading.examples, *shown[: EXAMPLES - len(reading.examples)])
+        self.reading = replace(reading, counts=counts, first=first, examples=examples)
+        return reading.order.add(rows)
+
+    def _aligned(self, table: Any, part: Part) -> Any:
+        """With a column of missing cells for every key that no object of this block has."""
+        for name in self.reading.columns.names:
+            if name not in table.column_names:
+                table = table.append_column(name, pa.nulls(len(part.batch.row), pa.string()))
+        return table
+
+    def _check_size(self) -> None:
+        limit = self.job.budget(self.reading.labels.loss.outputs).waiting
+        waiting = [part for part in (self.reading.queue, self.reading.order.held) if part is not None]
+        size = sum(part.table.nbytes + 48 * len(part) for part in waiting)
+        if size > limit:
+            raise ValueError(
+                f"{sum(map(len, waiting)):,} rows wait for late ones or for their labels, more than a "
+                "quarter "
+                "of --memory: choose a shorter --lateness or --label-delay, or more --memory"
+            )
+
+    # ------------------------------------------------------------------ cut into chunks
+
+    def _due(self, queue: Held, *, ended: bool = False) -> int:
+        """How many rows may be learnt from by now: those whose labels have come."""
+        if self.job.label_delay == 0:
+            return len(queue)
+        newest = self.reading.order.newest
+        clock = newest if ended else newest - self.job.lateness
+        return int(np.searchsorted(queue.key, clock - self.job.label_delay, side="right"))
+
+    def _cut(self, share: float) -> Iterator[Chunk]:
+        """All chunks that are whole: what follows them is there already."""
+        queue = self.reading.queue
+        assert queue is not None
+        due = self._due(queue)
+        cycle, block = self.job.schedule.place(queue.ticks[:due])
+        peak = np.maximum.accumulate(cycle) if due else cycle
+        begins = np.diff(peak) > 0
+        cuts = begins | (np.diff(block) != 0) if self.job.label_delay else begins
+        done = 0
+        for end in [*(np.flatnonzero(cuts) + 1).tolist(), due]:
+            while end - done > CHUNK:
+                yield self._chunk(CHUNK, closes=False, share=share)
+                done += CHUNK
+            if end < due:
+                yield self._chunk(end - done, closes=bool(begins[end - 1]), share=share)
+                done = end
+
+    def _chunk(self, count: int, *, closes: bool, share: float) -> Chunk:
+        """The first rows of the queue, to be learnt from; and the rows that came before they were due."""
+        queue, scored = self.reading.queue, self.reading.scored
+        assert queue is not None
+        own = queue.take(slice(0, count))
+        arrived = None
+        if self.job.label_delay:
+            # Nobody knew the last of these labels before this time.
+            due = int(own.key[-1]) + self.job.label_delay if count else self.reading.order.newest
+            until = int(np.searchsorted(queue.key, due, side="right"))
+            if until > scored:
+                arrived = self._rows(queue.take(slice(scored, until)))
+                scored = until
+        rows = self._rows(own) if count else None
+        self.reading = replace(
+            self.reading,
+            queue=queue.take(slice(count, len(queue))),
+            scored=max(scored - count, 0),
+            named=len(self.names.names),
+        )
+        ends = int(own.ticks[-1]) if count else self.reading.order.newest
+        return Chunk(rows, arrived, self.reading, closes, ends, share)
+
+    def _rows(self, held: Held) -> Rows:
+        cells = self.reading.features.encode(held.table, self.names)
+        cycle, block = self.job.schedule.place(held.ticks)
+        return Rows(cells, held.label, block=block, cycle=cycle)
