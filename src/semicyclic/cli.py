@@ -1,5 +1,6 @@
 """The command line. Each command reads, calls and writes; they stand in `commands`."""
 
+import os
 import sys
 
 from cyclopts import App
@@ -12,6 +13,7 @@ from semicyclic.version import __version__
 app = App(
     name="semicyclic",
     version=__version__,
+    suppress_keyboard_interrupt=False,
     help="Learn from data that arrives in a daily or weekly rhythm: one model for every block.",
 )
 for command in (demo, train, predict, inspect, reproduce, theory):
@@ -22,6 +24,10 @@ def main(words: list[str] | None = None) -> None:
     """Run a command; say what went wrong in one sentence and exit with 1."""
     try:
         app(sys.argv[1:] if words is None else words)
+    except BrokenPipeError:
+        # Whoever read our output has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         print(f"semicyclic: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
@@ -29,11 +35,11 @@ def main(words: list[str] | None = None) -> None:
     except MemoryError:
         print("semicyclic: there is not enough memory for this: choose fewer blocks or rows", file=sys.stderr)
         sys.exit(1)
-    except (ValueError, ArithmeticError, ImportError) as error:
+    except (ValueError, ArithmeticError, ImportError, NotImplementedError) as error:
         print(f"semicyclic: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        print("semicyclic: stopped", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"semicyclic: {str(stop) or 'stopped'}", file=sys.stderr)
         sys.exit(130)
 
 

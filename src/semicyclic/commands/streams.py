@@ -33,7 +33,11 @@ Ignored = Annotated[
 
 def train(
     files: Annotated[
-        list[str], Parameter(help="CSV, JSON lines or Parquet files, folders, or - for standard input.")
+        list[str],
+        Parameter(
+            allow_leading_hyphen=True,
+            help="CSV, JSON lines or Parquet files, folders, or - for standard input.",
+        ),
     ],
     /,
     *,
@@ -140,9 +144,12 @@ def train(
         if resume and not known:
             console.print("no checkpoint yet: starting from the beginning", highlight=False)
         started = time.perf_counter()
-        with show.progress(console) as tell:
-            every = units.length("--save-every", save_every) / 1e6
-            results = Training(job, inputs, out, tell, every=every).go(resume=resume)
+        every = units.length("--save-every", save_every) / 1e6
+        try:
+            with show.progress(console) as tell:
+                results = Training(job, inputs, out, tell, every=every).go(resume=resume)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped: go on with the same command and --resume") from None
         show.trained(Console(), results, out, time.perf_counter() - started)
 
 
@@ -166,6 +173,7 @@ def _stoppable() -> Iterator[None]:
 
 def _job(told: dict[str, Any]) -> "Job":
     from semicyclic.data.columns import Wish
+    from semicyclic.method.zone import zone_info
     from semicyclic.stream.job import Job
 
     when = [name for each in told["when"] for name in each.split(",")]
@@ -182,8 +190,16 @@ def _job(told: dict[str, Any]) -> "Job":
         raise ValueError(f"--batch-size {told['batch_size']}: must be at least 1")
     if told["bins"] < 1 or told["bins"] > 1000:
         raise ValueError(f"--bins {told['bins']}: must be from 1 to 1000")
-    if told["bits"] is not None and not 4 <= told["bits"] <= 28:
-        raise ValueError(f"--bits {told['bits']}: must be from 4 to 28")
+    if told["bits"] is not None and not 4 <= told["bits"] <= 24:
+        raise ValueError(f"--bits {told['bits']}: must be from 4 to 24")
+    try:
+        zone_info(told["zone"])
+    except ValueError as error:
+        raise ValueError(f"--zone {told['zone']}: {error}") from None
+    if told["when_format"] is not None and "%" not in told["when_format"]:
+        raise ValueError(
+            f"--when-format {told['when_format']}: write it with % signs, such as '%d.%m.%Y %H:%M'"
+        )
     memory = units.size("--memory", told["memory"])
     if memory < 64 * 10**6:
         raise ValueError(f"--memory {told['memory']}: must be at least 64MB")
@@ -223,7 +239,7 @@ def _step(text: str) -> tuple[str, float]:
 
 def _read_out(text: str) -> str:
     kind, _, rest = text.partition(":")
-    if (kind in ("mean", "last") and not rest) or (kind == "tail" and rest.isdigit() and int(rest) > 0):
+    if (kind in ("mean", "last") and not rest) or (kind == "tail" and rest.isdecimal() and int(rest) > 0):
         return text
     try:
         if kind == "fading" and float(rest) > 0:
@@ -235,7 +251,10 @@ def _read_out(text: str) -> str:
 
 def predict(
     model: Annotated[Path, Parameter(help="A model file, or the folder of a run.")],
-    files: Annotated[list[str], Parameter(help="Files like those it was trained from, folders, or -.")],
+    files: Annotated[
+        list[str],
+        Parameter(allow_leading_hyphen=True, help="Files like those it was trained from, folders, or -."),
+    ],
     /,
     *,
     out: Annotated[
@@ -256,26 +275,30 @@ def predict(
     """
     check_installed()
     from semicyclic.data.inputs import Inputs
-    from semicyclic.data.tables import Options, format_of
+    from semicyclic.data.tables import SUFFIXES, Options, format_of
     from semicyclic.show import streams as show
     from semicyclic.store.modelfile import load
     from semicyclic.stream.predicting import answers, opened
 
     loaded = load(_model_file(model))
     inputs = Inputs(files, Options(format, encoding, tuple(ignore or ())))
+    if out is not None and out.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"--out {out}: name it .csv, .jsonl or .parquet, so that its format is known")
     kind = "csv" if out is None else format_of(out, Options())
     if out is not None and not out.parent.is_dir():
         raise FileNotFoundError(f"--out {out}: there is no folder {out.parent}")
     console = Console(stderr=True)
-    started, rows, refused = time.perf_counter(), 0, 0
+    started, rows, empty, left_out = time.perf_counter(), 0, 0, 0
     with show.bar(console) as tell, opened(out, kind, sys.stdout.buffer) as writer:
         for answered in answers(loaded, inputs, skip=bad == "skip"):
             writer.write(answered)
             rows += answered.table.num_rows
-            refused += answered.refused
+            empty += answered.empty
+            left_out += answered.left_out
             tell(answered.share, f"{rows:,} rows")
-    if out is not None or refused:
-        less = f", {refused:,} of them without an answer" if refused else ""
+    if out is not None or empty or left_out:
+        less = f", {empty:,} of them without an answer" if empty else ""
+        less += f", and {left_out:,} left out that were no rows" if left_out else ""
         where = f": {out}" if out is not None else ""
         seconds = time.perf_counter() - started
         console.print(f"{rows:,} rows{less}, {seconds:.1f} s{where}", highlight=False, soft_wrap=True)

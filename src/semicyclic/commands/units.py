@@ -58,9 +58,9 @@ def schedule(text: str, zone: str) -> Schedule:
 
 def _blocks(text: str) -> dict[str, Any]:
     """So many equal blocks, or the starts of blocks."""
-    if text.isdigit():
+    if text.isdecimal():
         return {"blocks": int(text)}
     starts = [each.strip() for each in text.split(",") if each.strip()]
     if not starts:
         raise ValueError("say how many blocks, or where they start")
-    return {"edges": [int(each) if each.isdigit() else each for each in starts]}
+    return {"edges": [int(each) if each.isdecimal() else each for each in starts]}

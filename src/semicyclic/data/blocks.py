@@ -1,7 +1,6 @@
 """Bytes of growing files, cut where records end."""
 
 import gzip
-import sys
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +38,8 @@ class Stream:
         self.name = "standard input" if path is None else str(path)
         self.zipped = path is not None and path.suffix == ".gz"
         if path is None:
-            self.file: Any = stdin or sys.stdin.buffer
+            # Unbuffered: a thread that waits inside a buffer cannot be left behind.
+            self.file: Any = stdin or open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
         else:
             self.file = gzip.open(path, "rb") if self.zipped else open(path, "rb")  # noqa: SIM115
         self.head = self.tail = b""

@@ -98,15 +98,15 @@ def numbers(column: Column) -> tuple[Array, Array]:
     return found, bad
 
 
-def are_numbers(known: Column) -> bool:
-    """Whether texts, none of them missing, are all numbers."""
+def numeric_share(known: Column) -> float:
+    """How many of some texts, none of them missing, are numbers."""
     trimmed = pc.utf8_trim_whitespace(known)
-    for odd in trimmed.filter(pc.invert(pc.match_substring_regex(trimmed, NUMBER))):
-        try:
-            pc.cast(odd, pa.float64())
-        except pa.ArrowInvalid:
-            return False
-    return True
+    plain = pc.match_substring_regex(trimmed, NUMBER)
+    count = int(pc.sum(plain).as_py() or 0)
+    # Words such as inf are rare: if most are no plain numbers, none is asked.
+    if count < 0.5 * len(known):
+        return count / len(known)
+    return 1.0 - float(numbers(known)[1].mean())
 
 
 def booleans(column: Column) -> tuple[Array, Array]:

@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from semicyclic.data.cells import (
     BOOLEANS,
     Column,
-    are_numbers,
     as_text,
     booleans,
     is_text,
     known_texts,
     numbers,
+    numeric_share,
     texts,
 )
 from semicyclic.data.clock import BAD, NONE, moments
@@ -31,9 +31,12 @@ from semicyclic.data.when import Clock, learn_clock
 
 Array = npt.NDArray[Any]
 
-NUMBER, CATEGORY, TEXT, IGNORED = "number", "category", "text", "ignored"
+NUMBER, CATEGORY, BOOLEAN, TEXT, IGNORED = "number", "category", "boolean", "text", "ignored"
 # A column of texts is prose if its cells have so many words and hardly repeat; else categories.
 PROSE_WORDS, PROSE_DISTINCT = 3.0, 0.5
+# So many of the first cells make a column one of numbers; the others are faults then.
+NEARLY_ALL = 0.9
+YES_NO = pa.array(["false", "true"])
 
 
 class Wish(NamedTuple):
@@ -93,7 +96,7 @@ class Columns:
     @staticmethod
     def from_json(value: Any) -> "Columns":
         kinds = {str(name): str(kind) for name, kind in value["kinds"].items()}
-        if not set(kinds.values()) <= {NUMBER, CATEGORY, TEXT}:
+        if not set(kinds.values()) <= {NUMBER, CATEGORY, BOOLEAN, TEXT}:
             raise ValueError(f"unknown kinds of columns: {sorted(set(kinds.values()))}")
         return Columns(Clock.from_json(value["when"]), kinds, value["label"], str(value["label_kind"]))
 
@@ -122,9 +125,15 @@ class Columns:
                 values, bad = numbers(column)
                 refuse(bad, name, f"not a number, as the column's first rows were (or --category {name})")
                 held[name] = pa.array(values)
+            elif kind == BOOLEAN:
+                values, bad = booleans(column)
+                refuse(bad, name, f"neither true nor false, as the first rows were (or --category {name})")
+                absent = np.isnan(values)
+                held[name] = YES_NO.take(pa.array(np.where(absent, 0, values).astype(np.int64), mask=absent))
             else:
                 held[name] = as_text(column)
         labels, unlabelled = self._labels(table, refuse)
+        unlabelled &= good
         good &= ~unlabelled
         shifted = int((times.skipped & good).sum())
         ready = pa.table(held) if held else pa.table({"": pa.nulls(len(row), pa.int8())})
@@ -144,9 +153,9 @@ class Columns:
         if self.label_kind == CATEGORY:
             text = as_text(column)
             return text, ~texts(text).there
-        read = booleans if self.label_kind == "boolean" else numbers
+        read = booleans if self.label_kind == BOOLEAN else numbers
         values, bad = read(column)
-        kind = "true or false" if self.label_kind == "boolean" else "a number"
+        kind = "true or false" if self.label_kind == BOOLEAN else "a number"
         refuse(bad, self.label, f"not {kind}, as the label's first rows were")
         endless = np.isinf(values)
         refuse(endless, self.label, "not finite")
@@ -159,26 +168,39 @@ def learn_columns(table: Any, wish: Wish) -> Columns:
     asked = {NUMBER: wish.number, CATEGORY: wish.category, TEXT: wish.text, IGNORED: wish.ignore}
     said = {name: kind for kind, names in asked.items() for name in names}
     label = [] if wish.label is None else [wish.label]
-    check_columns([*wish.when, *label, *said], present)
+    check_columns([*wish.when, *label, *wish.number, *wish.category, *wish.text], present)
     own = {*wish.when, *label}
     both = sorted(own & set(said))
     if both:
         raise ValueError(f"column {both[0]!r} is the time or the label: it cannot be a feature too")
     clock = learn_clock(table, wish.when, wish.zone, wish.form)
-    kinds, ignored = {}, {}
+    kinds, ignored = {}, dict.fromkeys(wish.ignore, "as asked")
     for name in present:
         if name in own:
             continue
         kind = said.get(name) or _kind(_column(table, name))
-        if kind in (NUMBER, CATEGORY, TEXT):
+        if name in said:
+            _check_type(name, _column(table, name).type, kind)
+        if kind == IGNORED:
+            continue
+        if kind in (NUMBER, CATEGORY, BOOLEAN, TEXT):
             kinds[name] = kind
         else:
-            ignored[name] = "as asked" if name in wish.ignore else kind
+            ignored[name] = kind
     label_kind = NUMBER
     if wish.label is not None:
+        _check_type(wish.label, _column(table, wish.label).type, "label")
         label_kind = _label_kind(_column(table, wish.label))
     # In the order of their names, so that a file's order of columns makes no difference.
     return Columns(clock, dict(sorted(kinds.items())), wish.label, label_kind, ignored)
+
+
+def _check_type(name: str, kind: Any, asked: str) -> None:
+    """Refuse what no cell of a type can be."""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    odd = pa.types.is_nested(plain) or pa.types.is_binary(plain) or pa.types.is_large_binary(plain)
+    if odd or (asked in (NUMBER, "label") and pa.types.is_temporal(plain)):
+        raise ValueError(f"column {name!r} is of type {kind}: it cannot be a {asked}")
 
 
 def check_columns(wanted: Iterable[str], present: Sequence[str]) -> None:
@@ -197,15 +219,17 @@ def _kind(column: Column) -> str:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return NUMBER
     if pa.types.is_boolean(kind):
-        return CATEGORY
+        return BOOLEAN
     if pa.types.is_temporal(kind):
         return "a time"
     if not is_text(column) and not pa.types.is_null(kind):
         return f"of type {kind}"
     known = known_texts(column)
-    if len(known) == 0 or _is_boolean(known):
+    if len(known) == 0:
         return CATEGORY
-    if are_numbers(known):
+    if _is_boolean(known):
+        return BOOLEAN
+    if numeric_share(known) >= NEARLY_ALL:
         return NUMBER
     if _are_times(known):
         return "a time"
@@ -224,12 +248,12 @@ def _are_times(known: Column) -> bool:
 
 def _label_kind(column: Column) -> str:
     if pa.types.is_boolean(column.type):
-        return "boolean"
+        return BOOLEAN
     if is_text(column) or pa.types.is_dictionary(column.type):
         known = known_texts(column)
         if len(known) and _is_boolean(known):
-            return "boolean"
-        return NUMBER if len(known) == 0 or are_numbers(known) else CATEGORY
+            return BOOLEAN
+        return NUMBER if len(known) == 0 or numeric_share(known) >= NEARLY_ALL else CATEGORY
     return NUMBER
 
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from semicyclic.data import keys as k
 from semicyclic.data.cells import known_texts, texts
-from semicyclic.data.columns import CATEGORY, NUMBER, Columns
+from semicyclic.data.columns import NUMBER, TEXT, Columns
 from semicyclic.data.features import Features, Scale, scale_of
 
 Array = npt.NDArray[Any]
@@ -42,7 +42,7 @@ class FirstPass:
             if not texts(column).there.all():
                 self.found.add(name + k.MISSING)
             known = known_texts(column)
-            if kind == CATEGORY:
+            if kind != TEXT:
                 self.found.update(f"{name}{k.EQUALS}{value}" for value in pc.unique(known).to_pylist())
             else:
                 words: set[bytes] = set()

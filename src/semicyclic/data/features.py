@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from semicyclic.data import keys as k
 from semicyclic.data.cells import Texts, texts
-from semicyclic.data.columns import CATEGORY, NUMBER, TEXT, Columns
+from semicyclic.data.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, Columns
 from semicyclic.data.sparse import Cells
 
 Array = npt.NDArray[Any]
@@ -86,7 +86,7 @@ class Features:
     def encode(self, table: Any, seen: "Names | None" = None) -> Cells:
         """The sparse rows of a tidy table; names of new features go to `seen`."""
         n, kinds = table.num_rows, self.columns.kinds
-        sizes = {NUMBER: 2, CATEGORY: 1, TEXT: 0}
+        sizes = {NUMBER: 2, CATEGORY: 1, BOOLEAN: 1, TEXT: 0}
         width = sum(sizes[kind] for kind in kinds.values())
         columns, values = np.empty((n, width), np.int32), np.ones((n, width), np.float32)
         begins, tokens = [np.zeros((0, n + 1), np.int64)], [np.zeros(0, np.int32)]
@@ -99,7 +99,7 @@ class Features:
             if kind == NUMBER:
                 numbers = column.to_numpy(zero_copy_only=False)
                 self._number(name, numbers, columns[:, own], values[:, own])
-            elif kind == CATEGORY:
+            elif kind != TEXT:
                 columns[:, at - 1] = self._category(name, texts(column), seen)
             else:
                 begin, found = self._tokens(name, texts(column), seen)
@@ -108,7 +108,7 @@ class Features:
                 total += len(found)
         indptr = np.empty(n + 1, np.int64)
         indices, cells = np.empty(n * width + total, np.int32), np.empty(n * width + total, np.float32)
-        spot = np.full(self.width, -1, np.int64)
+        spot = np.full(self.width, -1, np.int32)
         given = columns, values, np.concatenate(tokens), np.concatenate(begins)
         count = k.lay_rows(*given, spot, indptr, indices, cells)
         return Cells(indptr, indices[:count], cells[:count], self.width)
@@ -170,7 +170,7 @@ class Features:
     @cached_property
     def _of_text(self) -> dict[str, tuple[Any, Any]]:
         """Of each category and text how its features' keys begin, and the key of a missing one."""
-        marks = {CATEGORY: k.EQUALS, TEXT: k.HAS}
+        marks = {CATEGORY: k.EQUALS, BOOLEAN: k.EQUALS, TEXT: k.HAS}
         return {
             name: (np.uint64(k.seed_of(name + marks[kind])), np.uint64(k.key_of(name + k.MISSING)))
             for name, kind in self.columns.kinds.items()
@@ -239,7 +239,8 @@ def scale_of(values: Array, bins: int = BINS) -> Scale:
     known = values[np.isfinite(values)]
     if len(known) == 0:
         return Scale(0.0, 1.0, ())
-    mean, deviation = float(known.mean()), float(known.std())
+    with np.errstate(over="ignore"):
+        mean, deviation = float(known.mean()), float(known.std())
     if not (np.isfinite(deviation) and deviation > 1e-12 * max(abs(mean), 1e-300)):
         deviation = max(abs(mean), 1.0)
     if not np.isfinite(mean):

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from semicyclic.data.columns import CATEGORY, Columns, Tidy, Wish, check_columns, learn_columns
+from semicyclic.data.columns import BOOLEAN, CATEGORY, Columns, Tidy, Wish, check_columns, learn_columns
 from semicyclic.data.dictionary import FirstPass
 from semicyclic.data.features import Features, learn_scales
 from semicyclic.data.inputs import Inputs, Mark, Part
-from semicyclic.data.tables import Options
+from semicyclic.data.tables import Options, stacked
 from semicyclic.method.rows import Rows
 
 # As many of the first rows tell what columns are and how numbers are spread, as in a stream.
@@ -69,7 +69,7 @@ def _first(parts: list[Part]) -> Any:
         if left > 0:
             tables.append(part.batch.table.slice(0, left))
             left -= tables[-1].num_rows
-    return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+    return stacked(tables)
 
 
 def _tidied(columns: Columns, part: Part, inputs: Inputs, *, skip: bool) -> Tidy:
@@ -103,7 +103,7 @@ def _labels(tidy: list[Tidy], columns: Columns) -> Any:
     if columns.label_kind == CATEGORY:
         return np.array([each for part in tidy for each in part.labels.to_pylist()])
     values = np.concatenate([part.labels for part in tidy])
-    if columns.label_kind == "boolean":
+    if columns.label_kind == BOOLEAN:
         return values > 0.5
     whole = bool((values == np.round(values)).all()) and np.abs(values).max(initial=0) < 2**53
     return values.astype(np.int64) if whole else values

@@ -72,7 +72,7 @@ class Inputs:
                 f"{len(mark.places)} files were read before, and now there are {len(self.files)}"
             )
         for path, reached, fingerprint in zip(self.files, mark.places[:-1], mark.prints, strict=False):
-            if path is not None:
+            if path is not None and fingerprint:
                 check_print(path, reached, fingerprint, self.options)
         before = Mark(mark.places[:-1], mark.prints[:-1])
         place = mark.places[-1] if mark.places else Place()

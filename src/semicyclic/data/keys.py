@@ -222,11 +222,11 @@ def lay_rows(
 
 @inline
 def _lay(j: Any, value: Any, low: Any, at: Any, spot: Any, indices: Any, cells: Any) -> Any:
-    held = spot[j]
+    held = np.int64(spot[j])
     if held >= low:
         cells[np.uint64(held)] += value
         return at
-    spot[j] = np.int64(at)
+    spot[j] = np.int32(at)
     indices[at] = j
     cells[at] = value
     return at + np.uint64(1)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semicyclic.data.cells import texts
-from semicyclic.data.columns import CATEGORY
+from semicyclic.data.columns import BOOLEAN, CATEGORY
 from semicyclic.method.loss import Loss, by_name, logistic, softmax, squared
 
 Array = npt.NDArray[Any]
@@ -71,7 +71,7 @@ def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, .
     regression = said is not None and said.classes == 0
     if kind == CATEGORY and regression:
         raise ValueError(f"loss {said!r} needs numbers as labels, and these are texts such as {known[0]!r}")
-    if regression or (said is None and kind not in (CATEGORY, "boolean") and len(known) > 2 and not classes):
+    if regression or (said is None and kind not in (CATEGORY, BOOLEAN) and len(known) > 2 and not classes):
         return _numbers(labels, kind, said or squared)
     if len(known) < 2:
         raise ValueError(
@@ -98,7 +98,7 @@ def _given(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:
         raise ValueError(f"--classes {' '.join(classes)}: give two or more, all different")
     if kind == CATEGORY:
         return classes
-    if kind == "boolean":
+    if kind == BOOLEAN:
         return False, True
     try:
         return tuple(_plain(float(each)) for each in classes)
@@ -109,7 +109,7 @@ def _given(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:
 
 
 def _found(labels: Any, kind: str) -> tuple[Any, ...]:
-    if kind == "boolean":
+    if kind == BOOLEAN:
         return False, True
     if kind == CATEGORY:
         present = labels.filter(pa.array(texts(labels).there))

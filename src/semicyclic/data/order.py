@@ -6,7 +6,7 @@ into. A late row is refused; or used as it comes, at the place that the stream h
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,8 @@ Array = npt.NDArray[Any]
 LONG_AGO = -(2**62)
 
 
-class Held(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Held:
     """Rows on their way: tidy features, times, labels, and the file and row they stand in.
 
     key: the time by which they are sorted: their own, or for late rows that are used, the stream's.
@@ -33,6 +34,10 @@ class Held(NamedTuple):
     def __len__(self) -> int:
         return len(self.ticks)
 
+    def arrays(self) -> dict[str, Array]:
+        """All that is known of a row beside its features, by name."""
+        return {name: column for name, column in vars(self).items() if name != "table"}
+
     def take(self, rows: Array | slice) -> "Held":
         """Some of the rows, by number or as a slice."""
         if isinstance(rows, slice):
@@ -40,15 +45,16 @@ class Held(NamedTuple):
             table = self.table.slice(start, max(stop - start, 0))
         else:
             table = self.table.take(pa.array(rows))
-        return Held(table, *(column[rows] for column in self[1:]))
+        return Held(table, **{name: column[rows] for name, column in self.arrays().items()})
 
 
 def joined(parts: list[Held]) -> Held:
     """Rows one part after another."""
     if len(parts) == 1:
         return parts[0]
-    columns = [np.concatenate([part[at] for part in parts]) for at in range(1, len(Held._fields))]
-    return Held(pa.concat_tables([part.table for part in parts]), *columns)
+    each = [part.arrays() for part in parts]
+    columns = {name: np.concatenate([arrays[name] for arrays in each]) for name in each[0]}
+    return Held(pa.concat_tables([part.table for part in parts]), **columns)
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,7 @@ class Order:
             count = int(is_late.sum())
             if self.use_late:
                 late = Late(late.refused, late.used + count, worst)
-                rows = rows._replace(key=np.where(is_late, before - self.lateness, rows.key))
+                rows = replace(rows, key=np.where(is_late, before - self.lateness, rows.key))
             else:
                 late = Late(late.refused + count, late.used, worst)
                 rows = rows.take(np.flatnonzero(~is_late))

@@ -13,6 +13,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
 from semicyclic.data.blocks import HEAD, TAIL, Stream, Wait, blocks
+from semicyclic.data.cells import as_text
 
 Array = npt.NDArray[Any]
 
@@ -54,7 +55,24 @@ class Batch(NamedTuple):
     # Whether a column that is not there has missing values, as a key that a JSON object lacks.
     lenient: bool = False
     # The objects themselves, of JSON lines.
-    lines: list[bytes] | None = None
+    lines: list[str] | None = None
+
+
+def stacked(tables: list[Any]) -> Any:
+    """Tables of several files as one; a column that is of several types becomes texts."""
+    types: dict[str, set[Any]] = {}
+    for table in tables:
+        for field in table.schema:
+            types.setdefault(field.name, set()).add(field.type)
+    mixed = [name for name, kinds in types.items() if len(kinds) > 1]
+    alike = []
+    for table in tables:
+        for name in mixed:
+            if name in table.column_names:
+                at = table.column_names.index(name)
+                table = table.set_column(at, name, as_text(table.column(name).combine_chunks()))
+        alike.append(table)
+    return pa.concat_tables(alike, promote_options="default").combine_chunks()
 
 
 def format_of(path: Path, options: Options) -> str:
@@ -88,6 +106,9 @@ def open_table(
     stream = Stream(path, stdin)
     try:
         yield from _records(stream, place, known, options, wait)
+    except ValueError as error:
+        told = str(error)
+        raise ValueError(told if told.startswith(stream.name) else f"{stream.name}: {told}") from None
     finally:
         stream.close()
 
@@ -139,11 +160,15 @@ def _records(
         before = stream.tail if place.offset >= len(first) else first[: place.offset]
         if known is not None and _print(stream.head, place.offset, before[-TAIL:]) != known:
             raise ValueError(f"{stream.name}: it is not what it was when the run began: its bytes differ")
+        if not before.endswith(b"\n"):
+            rest = rest or stream.read(HEAD)
+            if rest and rest[:1] not in (b"\n", b"\r"):
+                raise ValueError("its last line was learnt from before it was whole: start again")
     row = place.row
     for data, offset, tail in blocks(
         stream, before, rest, wait, delimiter=ord(delimiter), quoted=kind == "csv"
     ):
-        lines: list[bytes] | None = None
+        lines: list[str] | None = None
         if kind == "csv":
             table, numbers, faults, row = _csv(data, names, delimiter, row, options)
         else:
@@ -236,15 +261,15 @@ def _jsonl(data: bytes, row: int, options: Options) -> Any:
     found: dict[str, list[str | None]] = {}
     numbers: list[int] = []
     faults: list[tuple[int, str]] = []
-    lines: list[bytes] = []
+    lines: list[str] = []
     for line in data.split(b"\n"):
         if not line.strip():
             continue
         row += 1
         try:
-            value = json.loads(
-                line.decode(options.encoding), parse_float=str, parse_int=str, parse_constant=str
-            )
+            text = line.decode(options.encoding)
+            value = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+            text.encode()  # half a surrogate is no text
         except (ValueError, RecursionError) as error:
             faults.append((row, f"not JSON: {error}"))
             continue
@@ -257,9 +282,11 @@ def _jsonl(data: bytes, row: int, options: Options) -> Any:
                 column.extend([None] * (len(numbers) - len(column)))
                 column.append(_as_text(cell))
         numbers.append(row)
-        lines.append(line)
+        lines.append(text)
     for column in found.values():
         column.extend([None] * (len(numbers) - len(column)))
+    if numbers and not found:
+        found[""] = [None] * len(numbers)  # a table without columns would have no rows
     table = pa.table({name: pa.array(column, pa.string()) for name, column in found.items()})
     return table, np.array(numbers, np.int64), faults, row, lines
 

@@ -1,6 +1,7 @@
 """When rows happened: text, epoch seconds to nanoseconds, typed times, or a date and an hour."""
 
 from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,8 @@ import pyarrow.compute as pc
 
 from semicyclic.data.cells import Column, as_text, is_text, numbers, texts, there
 from semicyclic.data.clock import BAD, NAIVE, NONE, SECOND, ZONED, clock_times, moments
-from semicyclic.method.zone import EARLIEST, LATEST, from_wall, zone_info
+from semicyclic.data.keys import MISSING_WORDS
+from semicyclic.method.zone import EARLIEST, EPOCH, LATEST, from_wall, zone_info
 
 Array = npt.NDArray[Any]
 
@@ -56,7 +58,7 @@ class Clock:
         ticks, kind = self._wall([_column(table, name) for name in self.columns])
         bad = (kind == BAD) | (kind == NONE) | (ticks < EARLIEST) | (ticks > LATEST)
         none = np.zeros(len(ticks), bool)
-        if self.form == "zoned" or self.form in PER_SECOND:
+        if self.form == "zoned" or self.form in PER_SECOND or "%z" in self.form:
             return Times(ticks, bad | (kind == NAIVE), none, none)
         bad |= kind == ZONED
         if len(ticks) == 0:
@@ -68,16 +70,13 @@ class Clock:
         """Ticks, and of each whether it names a zone, does not, or is no time."""
         if self.form == "date and hour":
             day, fine = _written(columns[0])
-            if pa.types.is_timestamp(columns[0].type):
-                day -= day % (24 * HOUR)
             hour, right = _hours(columns[1])
-            return day + hour, np.where(right == NAIVE, fine, right)
+            return day - day % (24 * HOUR) + hour, np.where(right == NAIVE, fine, right)
         column = columns[0]
         if self.form in PER_SECOND:
             return _epoch(column, self.form)
         if "%" in self.form:
-            found = pc.strptime(as_text(column), format=self.form, unit="us", error_is_null=True)
-            return _typed(found)
+            return _patterned(column, self.form)
         return _written(column)
 
 
@@ -114,19 +113,49 @@ def _column(table: Any, name: str) -> Column:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
+def _patterned(column: Column, form: str) -> tuple[Array, Array]:
+    """Times written as a pattern of strptime has it: by Python, which knows that February is short."""
+    text = as_text(column).dictionary_encode()
+    ticks, kind = [], []
+    for value in text.dictionary.to_pylist():
+        try:
+            found = datetime.strptime(value, form)
+        except (ValueError, TypeError):
+            ticks.append(0)
+            kind.append(NONE if value in MISSING_WORDS else BAD)
+            continue
+        naive = found.tzinfo is None
+        ticks.append((found - (EPOCH.replace(tzinfo=None) if naive else EPOCH)) // timedelta(microseconds=1))
+        kind.append(NAIVE if naive else ZONED)
+    known = there(text)
+    place = pc.fill_null(text.indices, 0).to_numpy(zero_copy_only=False)
+    if not ticks:
+        return np.zeros(len(column), np.int64), np.full(len(column), NONE)
+    return np.array(ticks, np.int64)[place], np.where(known, np.array(kind)[place], NONE)
+
+
 def _epoch(column: Column, unit: str) -> tuple[Array, Array]:
-    if pa.types.is_integer(column.type) and unit != "s":
-        whole = pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy(zero_copy_only=False)
-        per = PER_SECOND[unit]
-        ticks = whole * (SECOND // per) if per <= SECOND else whole // (per // SECOND)
-        return ticks, np.where(there(column), ZONED, NONE)
     values, bad = numbers(column)
     kind = np.where(bad, BAD, np.where(np.isnan(values), NONE, ZONED))
     fine = np.isfinite(values) & (np.abs(values) < 1e12 * PER_SECOND[unit])
-    seconds = np.where(fine, values, 0.0)
-    return np.round(seconds * (SECOND / PER_SECOND[unit])).astype(np.int64), np.where(
-        fine, kind, np.where(kind == NONE, NONE, BAD)
-    )
+    ticks = np.round(np.where(fine, values, 0.0) * (SECOND / PER_SECOND[unit])).astype(np.int64)
+    if unit == "ns":
+        # Whole nanoseconds are more than a float can tell apart, and cut to microseconds.
+        whole, exact = _whole(column)
+        ticks = np.where(exact & fine, whole // 1000, ticks)
+    return ticks, np.where(fine, kind, np.where(kind == NONE, NONE, BAD))
+
+
+def _whole(column: Column) -> tuple[Array, Array]:
+    """Cells as whole numbers, and which of them are."""
+    if is_text(column):
+        text = pc.utf8_trim_whitespace(as_text(column))
+        column = pc.cast(
+            pc.if_else(pc.match_substring_regex(text, r"^[+-]?[0-8]?[0-9]{1,18}$"), text, None), pa.int64()
+        )
+    elif not pa.types.is_integer(column.type):
+        return np.zeros(len(column), np.int64), np.zeros(len(column), bool)
+    return pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy(zero_copy_only=False), there(column)
 
 
 def _written(column: Column) -> tuple[Array, Array]:

@@ -117,7 +117,8 @@ class Pluralistic:
             if wrong.any():
                 bad = chosen[int(wrong.argmax())]
                 raise ValueError(f"block {bad}: the model has blocks 0 to {self.blocks - 1}")
-        out = np.empty((len(rows), self.shape[1]), rows.values.dtype)
+        kind = np.promote_types(rows.values.dtype, self.held.dtype)
+        out = np.empty((len(rows), self.shape[1]), kind)
         cells = rows.indptr, rows.indices, rows.values
         if isinstance(self.held, Frames):
             order = np.argsort(chosen, kind="stable")

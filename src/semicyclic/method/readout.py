@@ -58,6 +58,8 @@ class Kept:
     layout: Layout | None = None
     steps: tuple[int, int] = (0, 0)
     turned: dict[tuple[int, int], ByColumn] = field(default_factory=dict)
+    # A table's means and ends as frames, once they were needed to be written.
+    film: Any = None
 
     def nbytes(self) -> int:
         """What keeping this page costs, the rows of a trace by row and by column included."""

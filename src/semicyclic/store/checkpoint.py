@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method.bets import Bets
-from semicyclic.method.frames import Frames, frames_of
+from semicyclic.method.frames import DENSE, Frames, frames_of
 from semicyclic.method.readout import Kept, Past
 from semicyclic.method.record import NUMBERS, Page, Running, State
 from semicyclic.method.rows import Rows
@@ -92,18 +93,58 @@ def run_arrays(run: Run) -> Arrays:
         arrays["past.count"] = np.array([log.past.count])
     if run.pending is not None:
         arrays |= {f"pending.{name}": getattr(run.pending, name) for name in ROWS}
-    arrays["pages"] = np.array([len(kept.cycle) for kept in log.pages], np.int64)
-    for number, kept in enumerate(log.pages):
-        front = f"page{number:06d}."
-        # A column that did not move between a visit's mean and its end, or from visit to visit, is not
-        # written again: records are the frames of a film.
-        film = np.stack([kept.page.mean, kept.page.after], axis=1).reshape(-1, *kept.page.mean.shape[1:])
-        frames = frames_of(film)
-        arrays |= {front + name: getattr(frames, name) for name in FRAMES}
-        arrays[front + "visit"] = kept.page.visit
-        arrays[front + "numbers"] = np.stack(kept.page[1 : 1 + NUMBERS])
-        arrays[front + "cycle"], arrays[front + "block"] = kept.cycle, kept.block
-    return arrays
+    return arrays | _pages(log.pages, run.state.vectors.shape[1:])
+
+
+def _pages(pages: list[Kept], shape: tuple[int, ...]) -> Arrays:
+    """All pages of a log in a few arrays: every record's numbers, and its mean and end as frames."""
+    for kept in pages:
+        if kept.film is None:
+            # A column that did not move between a visit's mean and its end, or from visit to visit, is
+            # not written again: records are the frames of a film.
+            both = np.stack([kept.page.mean, kept.page.after], axis=1)
+            kept.film = frames_of(both.reshape(-1, *shape))
+    films = [kept.film for kept in pages]
+    whole = np.zeros(0, np.int64)
+    found = {
+        "records": np.array([len(kept.cycle) for kept in pages], np.int64),
+        "cells": np.array([len(film.column) for film in films], np.int64),
+        "visit": np.concatenate([whole, *(kept.page.visit for kept in pages)]),
+        "cycle": np.concatenate([whole, *(kept.cycle for kept in pages)]),
+        "block": np.concatenate([whole, *(kept.block for kept in pages)]),
+        "numbers": np.concatenate(
+            [np.zeros((NUMBERS, 0)), *(np.stack(kept.page[1 : 1 + NUMBERS]) for kept in pages)], axis=1
+        ),
+    }
+    if films:
+        found |= {name: np.concatenate([getattr(film, name) for film in films]) for name in FRAMES}
+    return {f"pages.{name}": array for name, array in found.items()}
+
+
+def _restored_pages(arrays: Arrays, shape: tuple[int, int]) -> Iterator[Kept]:
+    """The pages that `_pages` made arrays of."""
+    held = {name.removeprefix("pages."): array for name, array in arrays.items() if name.startswith("pages.")}
+    at = cell = dense = 0
+    for number, records in enumerate(held["records"].tolist()):
+        own, frames = slice(at, at + records), slice(2 * at, 2 * (at + records))
+        cells = int(held["cells"][number])
+        kind = held["kind"][frames]
+        keys = int((kind == DENSE).sum())
+        film = Frames(
+            kind,
+            # Every film has one bound more than it has frames.
+            held["first"][2 * at + number : 2 * (at + records) + number + 1],
+            held["column"][cell : cell + cells],
+            held["value"][cell : cell + cells],
+            held["dense"][dense : dense + keys],
+            (2 * records, *shape),
+        )
+        table = film.table().reshape(records, 2, *shape)
+        none = np.empty((0, shape[1]), table.dtype), np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
+        numbers = held["numbers"][:, own]
+        page = Page._make([held["visit"][own], *numbers, table[:, 0], table[:, 1], *none])
+        yield Kept(page, held["cycle"][own], held["block"][own], film=film)
+        at, cell, dense = at + records, cell + cells, dense + keys
 
 
 def restored(run: Run, arrays: Arrays) -> Run:
@@ -122,15 +163,7 @@ def restored(run: Run, arrays: Arrays) -> Run:
         held = {name: arrays[f"past.{name}"].copy() for name in PAST}
         log.past = Past(**held, count=int(arrays["past.count"][0]), tally=tally)
     shape = run.state.vectors.shape[1:]
-    for number, records in enumerate(arrays["pages"].tolist()):
-        front = f"page{number:06d}."
-        parts = {name: arrays[front + name] for name in FRAMES}
-        frames = Frames(**parts, shape=(2 * records, shape[0], shape[1]))
-        film = frames.table().reshape(records, 2, *shape)
-        none = np.empty((0, shape[1]), film.dtype), np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
-        numbers = arrays[front + "numbers"]
-        page = Page._make([arrays[front + "visit"], *numbers, film[:, 0], film[:, 1], *none])
-        log.pages.append(Kept(page, arrays[front + "cycle"], arrays[front + "block"]))
+    log.pages = list(_restored_pages(arrays, (shape[0], shape[1])))
     log.size = sum(kept.nbytes() for kept in log.pages)
     pending = None
     if "pending.indptr" in arrays:

@@ -43,7 +43,11 @@ def locked(folder: Path) -> Iterator[None]:
             raise ValueError(f"--out {folder}: another run is working in this folder") from None
         for name in (CHECKPOINT, MODEL, RESULTS, VISITS):
             sweep(folder / name)
-        yield
+        try:
+            yield
+        finally:
+            if not holds_run(folder):
+                (folder / LOCK).unlink(missing_ok=True)
 
 
 def holds_run(folder: Path) -> bool:
@@ -133,10 +137,9 @@ def _state(arrays: Arrays, about: dict[str, Any], job: Job) -> tuple[Reading, Na
 
 def _packed(held: Held) -> bytes:
     """Rows as bytes: Arrow's own format, the columns of `Held` beside the features."""
-    own = {f"\0{name}": pa.array(column) for name, column in zip(Held._fields[1:], held[1:], strict=True)}
     table = held.table
-    for name, column in own.items():
-        table = table.append_column(name, column)
+    for name, column in held.arrays().items():
+        table = table.append_column(f"\0{name}", pa.array(column))
     buffer = io.BytesIO()
     # One batch of contiguous columns: the same rows give the same bytes, however they were cut.
     with pa.ipc.new_stream(buffer, table.schema) as writer:
@@ -157,9 +160,9 @@ def _unpacked(data: Any) -> Held | None:
     if data is None:
         return None
     table = pa.ipc.open_stream(pa.py_buffer(data.tobytes())).read_all().combine_chunks()
-    own = [table.column(f"\0{name}").to_numpy() for name in Held._fields[1:]]
-    features = [name for name in table.column_names if not name.startswith("\0")]
-    return Held(table.select(features), *own)
+    own = [name for name in table.column_names if name.startswith("\0")]
+    arrays = {name[1:]: table.column(name).to_numpy() for name in own}
+    return Held(table.drop_columns(own), **arrays)
 
 
 def put_text(path: Path, text: str) -> None:

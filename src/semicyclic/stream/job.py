@@ -108,5 +108,6 @@ class Job:
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What is told otherwise than before."""
-    return [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+    """What is told otherwise than before and decides what is learnt."""
+    names = {*before, *now} - {"read_out"}
+    return [name for name in sorted(names) if before.get(name) != now.get(name)]

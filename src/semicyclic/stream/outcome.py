@@ -31,18 +31,27 @@ def model_of(job: Job, reading: Reading, names: Names, run: Run, scored: Scored 
     with warnings.catch_warnings():
         # Said in the provenance, and by `inspect`.
         warnings.filterwarnings("ignore", message=".*never visited.*")
-        if kind == "tail":
-            model = run.tail(int(argument))
-        elif kind == "fading":
-            model = run.fading(float(argument))
-        else:
-            model = run.last() if kind == "last" else run.mean()
+        try:
+            if kind == "tail":
+                model = run.tail(int(argument))
+            elif kind == "fading":
+                model = run.fading(float(argument))
+            else:
+                model = run.last() if kind == "last" else run.mean()
+        except ValueError:
+            if kind not in ("tail", "fading"):
+                raise
+            raise ValueError(
+                f"--read-out {job.read_out}: cycles that it needs were dropped to stay within --memory: go "
+                "on with --resume and --read-out mean, or start again with more --memory"
+            ) from None
     held = model.weights
     labels = reading.labels
     if not labels.classes:
         # Learnt from scaled labels; what is saved answers in the labels' own units.
-        held = held * held.dtype.type(labels.scale)
-        held[..., -1] += held.dtype.type(labels.mean)
+        # In double precision: a mean of millions leaves single precision no decimals.
+        held = held * np.float64(labels.scale)
+        held[..., -1] += labels.mean
     known = dict(sorted(list(names.names.items())[: reading.named]))
     features = {**reading.features.to_json(), "names": {str(column): name for column, name in known.items()}}
     return replace(

@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import isfinite
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -24,15 +25,17 @@ from semicyclic.stream.ahead import ahead
 
 Array = npt.NDArray[Any]
 
-BLOCK, PREDICTION, PROBABILITY = "block", "prediction", "probability"
+BLOCK, PREDICTION, PROBABILITY, SCORE = "block", "prediction", "probability", "score"
 
 
 class Answered(NamedTuple):
-    """A batch with its answers, and how many rows had none."""
+    """A batch with its answers; how many rows have none, and how many were no rows at all."""
 
     table: Any
-    lines: list[bytes] | None
-    refused: int
+    added: list[str]
+    lines: list[str] | None
+    empty: int
+    left_out: int
     share: float
 
 
@@ -43,8 +46,9 @@ class Writer(Protocol):
 
 
 def answers(model: Pluralistic, inputs: Inputs, *, skip: bool) -> Iterator[Answered]:
-    """Every batch with the columns `block`, `prediction` and, for classes, `probability`.
+    """Every batch with the columns `block`, `prediction` and, for classes, `probability` or `score`.
 
+    Where the rows have a column of that name already, `_model` is added to it.
     skip: a row that cannot be read is given back without an answer, instead of ending it all.
     """
     if model.features is None or not isinstance(model.schedule, Schedule):
@@ -59,11 +63,6 @@ def _answered(model: Pluralistic, features: Features, inputs: Inputs, part: Part
     batch, columns = part.batch, features.columns.without_label()
     name = inputs.name(part.file)
     table = batch.table
-    for added in (BLOCK, PREDICTION, PROBABILITY):
-        if added in table.column_names:
-            raise ValueError(
-                f"{name}: it has a column {added!r} already: rename it, or leave it out with --ignore"
-            )
     if batch.lenient:
         for missing in columns.names:
             if missing not in table.column_names:
@@ -78,9 +77,11 @@ def _answered(model: Pluralistic, features: Features, inputs: Inputs, part: Part
         row, what = faults[0]
         raise ValueError(f"{name}, row {row:,}: {what}; or go on without an answer to it: --bad skip")
     n = table.num_rows
+    added = []
     for column, values in _columns(model, features, tidy, n).items():
-        table = table.append_column(column, values)
-    return Answered(table, batch.lines, len(faults), part.batch.share)
+        added.append(column if column not in batch.table.column_names else f"{column}_model")
+        table = table.append_column(added[-1], values)
+    return Answered(table, added, batch.lines, len(tidy.faults), len(batch.faults), batch.share)
 
 
 def _columns(model: Pluralistic, features: Features, tidy: Any, n: int) -> dict[str, Any]:
@@ -91,10 +92,12 @@ def _columns(model: Pluralistic, features: Features, tidy: Any, n: int) -> dict[
     absent = np.ones(n, bool)
     absent[fine] = False
     labels = pa.array(list(schedule.labels))
+    # A hinge has no probabilities to give.
+    sure_of = SCORE if model.loss.name == "hinge" else PROBABILITY
     if len(fine) == 0:
         kind = pa.string() if model.classes else pa.float64()
         none = {BLOCK: pa.nulls(n, pa.string()), PREDICTION: pa.nulls(n, kind)}
-        return none | ({PROBABILITY: pa.nulls(n, pa.float64())} if model.classes else {})
+        return none | ({sure_of: pa.nulls(n, pa.float64())} if model.classes else {})
     block = schedule.place(tidy.ticks).block
     rows = Rows(features.encode(tidy.table), block=block)
     answer = model.predict(rows)
@@ -113,7 +116,7 @@ def _columns(model: Pluralistic, features: Features, tidy: Any, n: int) -> dict[
     picked[fine], sure[fine] = code, chance
     return out | {
         PREDICTION: names.take(pa.array(picked, mask=absent)),
-        PROBABILITY: pa.array(sure, mask=absent),
+        sure_of: pa.array(sure, mask=absent),
     }
 
 
@@ -195,15 +198,27 @@ class _Tables:
         if answered.lines is None:
             rows = table.to_pylist()
         else:
-            added = [name for name in (BLOCK, PREDICTION, PROBABILITY) if name in table.column_names]
-            own = table.select(added).to_pylist()
+            own = table.select(answered.added).to_pylist()
             rows = [json.loads(line) | new for line, new in zip(answered.lines, own, strict=True)]
         for row in rows:
-            self.file.write(json.dumps(row, default=str, ensure_ascii=False).encode() + b"\n")
+            try:
+                text = json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
+            except ValueError:
+                text = json.dumps(_finite(row), default=str, ensure_ascii=False)
+            self.file.write(text.encode() + b"\n")
 
     def close(self) -> None:
         if self.writer is not None:
             self.writer.close()
+
+
+def _finite(value: Any) -> Any:
+    """Without what JSON has no word for: numbers that are not finite are null."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _csv(table: Any, *, header: bool) -> Any:

@@ -18,6 +18,7 @@ from semicyclic.data.features import Features, Names, learn_scales
 from semicyclic.data.inputs import Mark, Part
 from semicyclic.data.labels import Labels, learn_labels
 from semicyclic.data.order import LONG_AGO, Held, Late, Order, joined
+from semicyclic.data.tables import stacked
 from semicyclic.method.rows import Rows
 from semicyclic.stream.job import CHUNK, Job
 
@@ -26,6 +27,8 @@ Named = Callable[[int], str]
 # Columns are hashed to at least 2^LEAST, and to ROOM times as many as the first rows have features, of
 # which no two shall share one of 2^WIDE.
 LEAST, ROOM, WIDE = 12, 32, 20
+# Where labels are late, rows are scored by a model no older than this many rows and a visit.
+SOON = 2048
 # How many refused rows are shown to people.
 EXAMPLES = 3
 
@@ -100,7 +103,7 @@ def open_stream(job: Job, parts: Sequence[Part], name: Named) -> Reading:
         raise ValueError(f"{name(0)}: there are no rows to learn from")
     where = f"{name(parts[0].file)}: "
     try:
-        sample = pa.concat_tables(tables, promote_options="permissive").combine_chunks()
+        sample = stacked(tables)
         columns = learn_columns(sample, job.wish)
     except (ValueError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ValueError(where + str(error)) from None
@@ -139,6 +142,8 @@ class Reader:
 
     def chunks(self, parts: Iterable[Part]) -> Iterator[Chunk]:
         """Chunk after chunk, each with what is known after it."""
+        # A checkpoint may have been made when the queue held more whole chunks than one.
+        yield from self._cut(0.0)
         for part in parts:
             order, rows = self._taken(part)
             held = self.reading.queue
@@ -157,6 +162,13 @@ class Reader:
         due = self._due(joined(parts), ended=True)
         return self._chunk(due, closes=False, share=1.0)
 
+    def unscored(self) -> Rows | None:
+        """Rows that have arrived and that no model was asked about yet, where labels are late."""
+        queue, scored = self.reading.queue, self.reading.scored
+        if queue is None or scored >= len(queue) or not self.job.label_delay:
+            return None
+        return self._rows(queue.take(slice(scored, len(queue))))
+
     # ------------------------------------------------------------------ rows as they come
 
     def _taken(self, part: Part) -> tuple[Order, Held]:
@@ -171,7 +183,7 @@ class Reader:
         codes, unknown = reading.labels.codes(tidy.labels)
         faults = [*batch.faults, *tidy.faults]
         for at in np.flatnonzero(unknown).tolist():
-            value = tidy.labels[at].as_py() if hasattr(tidy.labels[at], "as_py") else tidy.labels[at]
+            value = tidy.labels[at].as_py() if hasattr(tidy.labels[at], "as_py") else tidy.labels[at].item()
             known = reading.labels.named()
             what = f"label {value!r} is new, the classes are {known}: name them all with --classes"
             faults.append((int(tidy.row[at]), what))
@@ -235,17 +247,19 @@ class Reader:
     def _cut(self, share: float) -> Iterator[Chunk]:
         """All chunks that are whole: what follows them is there already."""
         queue = self.reading.queue
-        assert queue is not None
+        if queue is None:
+            return
         due = self._due(queue)
         cycle, block = self.job.schedule.place(queue.ticks[:due])
         peak = np.maximum.accumulate(cycle) if due else cycle
         begins = np.diff(peak) > 0
         cuts = begins | (np.diff(block) != 0) if self.job.label_delay else begins
         done = 0
+        size = min(CHUNK, SOON) if self.job.label_delay else CHUNK
         for end in [*(np.flatnonzero(cuts) + 1).tolist(), due]:
-            while end - done > CHUNK:
-                yield self._chunk(CHUNK, closes=False, share=share)
-                done += CHUNK
+            while end - done > size:
+                yield self._chunk(size, closes=False, share=share)
+                done += size
             if end < due:
                 yield self._chunk(end - done, closes=bool(begins[end - 1]), share=share)
                 done = end
@@ -259,7 +273,7 @@ class Reader:
         if self.job.label_delay:
             # Nobody knew the last of these labels before this time.
             due = int(own.key[-1]) + self.job.label_delay if count else self.reading.order.newest
-            until = int(np.searchsorted(queue.key, due, side="right"))
+            until = int(np.searchsorted(queue.key, due, side="left"))
             if until > scored:
                 arrived = self._rows(queue.take(slice(scored, until)))
                 scored = until

@@ -84,14 +84,21 @@ class Training:
     began: float = 0.0
     told: float = -np.inf
     pace: dict[str, Pace] = field(default_factory=dict)
+    settled: tuple[Reading, Run, Scored] = field(init=False)
 
     def go(self, *, resume: bool) -> dict[str, Any]:
         """Read and learn everything there is; the results."""
         self.began = self.clock()
         self.pace = {name: Pace(self.clock, self.every) for name in (CHECKPOINT, MODEL)}
         self.pace[CHECKPOINT].saved(self.clock())
+        known = None
         if resume and (self.folder / CHECKPOINT).exists():
-            reading, names, self.run, self.scored = read_state(self.folder, self.job)
+            known = read_state(self.folder, self.job)
+            if known[0].counts.read < self.job.start:
+                # Features were learnt from fewer rows than they should be, since there were no more.
+                known = None
+        if known is not None:
+            reading, names, self.run, self.scored = known
             parts: Iterator[Part] = self.inputs.parts(reading.mark)
         else:
             self._tell(0.0, "reading the first rows")
@@ -100,16 +107,27 @@ class Training:
             self.run = self.job.first_run(reading.features.width, reading.labels.loss)
             self.scored = Scored.none(self.job.schedule.blocks)
         reader = Reader(self.job, self.inputs.name, reading, names)
+        self.settled = reading, self.run, self.scored
+        try:
+            self._work(reader, parts, names)
+        except KeyboardInterrupt:
+            # Asked to stop, politely: what was learnt since the last checkpoint need not be learnt again.
+            reading, self.run, self.scored = self.settled
+            if self.run.log.pages:
+                self._save_state(reading, names)
+            raise
+        return self._end(reader, names)
+
+    def _work(self, reader: Reader, parts: Iterator[Part], names: Names) -> None:
+        """Learn chunk by chunk, and save now and then."""
         for item in ahead(reader.chunks(parts)):
             if item is not None:
                 self._learn(item)
-                reading = item.after
                 self.unsaved |= item.closes
                 if self.checkpoints and self.pace[CHECKPOINT].due():
-                    self._save_state(reading, names)
+                    self._save_state(item.after, names)
             if self.unsaved and (item is None or self.pace[MODEL].due()):
-                self._save_model(reading, names)
-        return self._end(reader, names)
+                self._save_model(self.settled[0], names)
 
     def _opened(self) -> tuple[Reading, Iterator[Part]]:
         """Enough parts to know what the columns are; and all parts, these included."""
@@ -131,6 +149,8 @@ class Training:
         if chunk.rows is not None:
             self.run = train.more(self.run, chunk.rows, ended=False)
             self.learnt += len(chunk.rows)
+        # In one step, so that whoever interrupts finds what belongs together.
+        self.settled = chunk.after, self.run, self.scored
         block = int(self.job.schedule.place(np.array([chunk.ends])).block[0])
         self._tell(chunk.share, "learning", self.job.schedule.labels[block])
 
@@ -165,6 +185,9 @@ class Training:
                 self.run = train.more(self.run, last.rows, ended=False)
                 self.learnt += len(last.rows)
             reading = last.after
+        if (rows := reader.unscored()) is not None:
+            assert self.scored is not None
+            self.scored = self.scored.add(self.run, rows)
         self.run = train.ended(self.run)
         if not self.run.log.pages:
             raise ValueError("nothing was learnt: no row could be used, or no label has come yet")
