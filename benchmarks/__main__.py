@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calendar, chains, models, paper
+from benchmarks import calendar, chains, files, models, paper
 from benchmarks.timing import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -26,6 +26,10 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "ingest-memory": paper.ingest_memory,
     "protocol": paper.protocol_once,
     "reproduce": paper.reproduce,
+    "stream-train": files.stream_train,
+    "checkpoint": files.checkpoint,
+    "predict": files.predict,
+    "stream-memory": files.stream_memory,
 }
 
 
@@ -52,6 +56,7 @@ def main(words: list[str]) -> None:
     for name in BENCHMARKS if "--all" in words else words:
         rows.append(measure(name))
         print(json.dumps(rows[-1]), flush=True)
+    files.clean()
     if "--all" in words:
         results = {"python": platform.python_version(), "machine": platform.machine(), "results": rows}
         Path(__file__).with_name("results.json").write_text(json.dumps(results, indent=2) + "\n")

@@ -43,7 +43,7 @@ def read_all(inputs: Inputs, mark: Mark | None = None) -> tuple[list[dict[str, A
 def test_csv_is_read_as_python_reads_it_wherever_it_is_cut(table: list[list[str]], size: int) -> None:
     text = io.StringIO()
     # A bare carriage return ends a row, unless it is quoted.
-    quoting = csv.QUOTE_ALL if any("\r" in cell for row in table for cell in row) else csv.QUOTE_MINIMAL
+    quoting: Any = csv.QUOTE_ALL if any("\r" in cell for row in table for cell in row) else csv.QUOTE_MINIMAL
     csv.writer(text, lineterminator="\n", quoting=quoting).writerows([["one", "two"], *table])
     data = text.getvalue().encode()
     expected = list(csv.reader(io.StringIO(text.getvalue(), newline="")))[1:]

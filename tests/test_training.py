@@ -122,6 +122,27 @@ def test_other_read_outs_can_be_had(tmp_path: Path, read_out: str, same: Any) ->
         assert kept.last().shape == (6, 1, 1025)
 
 
+def test_a_first_pass_gives_every_feature_a_column(tmp_path: Path) -> None:
+    rows = rows_of(700)
+    path = write(tmp_path, rows)
+    results = run(tmp_path / "out", [path], replace(JOB, bits=None, first_pass=True))
+    model = sc.load(tmp_path / "out" / MODEL)
+    names = model.features["dictionary"]
+    values = {row["note"].split()[-1].rstrip("!") for row in rows}
+    assert results["memory"]["columns"] == len(names)
+    assert {f"note:{value}" for value in values} <= set(names)
+    edges = model.features["scales"]["z"][2]
+    assert edges == sorted(np.quantile([row["z"] for row in rows], [0.25, 0.5, 0.75], method="higher"))
+    # The same, resumed and in another format.
+    run(tmp_path / "other", [write(tmp_path, rows, "parquet")], replace(JOB, bits=None, first_pass=True))
+    assert (tmp_path / "other" / MODEL).read_bytes() == (tmp_path / "out" / MODEL).read_bytes()
+    tight = replace(JOB, bits=4, first_pass=True)
+    assert run(tmp_path / "tight", [path], tight)["memory"]["columns"] == 16
+    followed = Training(tight, Inputs([path], follow=True), tmp_path / "tight", lambda news: None)
+    with pytest.raises(ValueError, match="--first-pass reads the input twice"):
+        followed.go(resume=False)
+
+
 def test_numbers_are_answered_in_their_own_units(tmp_path: Path) -> None:
     rows = rows_of(3000, label="number", days=20)
     path = write(tmp_path, rows)

@@ -87,6 +87,10 @@ def train(
     ] = None,
     ignore: Ignored = None,
     bins: Annotated[int, Parameter(help="Quantile bins of a number, beside its value; 1 for none.")] = 16,
+    first_pass: Annotated[
+        bool,
+        Parameter(negative=(), help="Read all once before: a column for every feature, scales of all."),
+    ] = False,
     when_format: Annotated[
         str | None, Parameter(help="How times are written, such as '%d.%m.%Y %H:%M'.")
     ] = None,
@@ -222,6 +226,7 @@ def _job(told: dict[str, Any]) -> "Job":
         memory=memory,
         bits=told["bits"],
         bins=told["bins"],
+        first_pass=told["first_pass"],
         read_out=_read_out(told["read_out"]),
     )
 

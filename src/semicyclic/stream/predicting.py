@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
@@ -22,10 +23,15 @@ from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Schedule
 from semicyclic.store.safely import sync_folder
 from semicyclic.stream.ahead import ahead
+from semicyclic.stream.reading import aligned
 
 Array = npt.NDArray[Any]
 
 BLOCK, PREDICTION, PROBABILITY, SCORE = "block", "prediction", "probability", "score"
+
+
+# Up to so many weights are looked up in a table rather than in frames.
+DENSE = 1 << 26
 
 
 class Answered(NamedTuple):
@@ -54,19 +60,19 @@ def answers(model: Pluralistic, inputs: Inputs, *, skip: bool) -> Iterator[Answe
     if model.features is None or not isinstance(model.schedule, Schedule):
         raise ValueError("this model was not trained from a file: it does not know how to read one")
     features = Features.from_json(model.features)
-    for part in ahead(inputs.parts(Mark())):
-        if part is not None:
-            yield _answered(model, features, inputs, part, skip=skip)
+    if np.prod(model.shape) <= DENSE:
+        model = replace(model, held=model.weights)
+    made = (_answered(model, features, inputs, part, skip=skip) for part in inputs.parts(Mark()))
+    # Answered in a thread of their own, while what was answered before is written.
+    for answered in ahead(made):
+        if answered is not None:
+            yield answered
 
 
 def _answered(model: Pluralistic, features: Features, inputs: Inputs, part: Part, *, skip: bool) -> Answered:
     batch, columns = part.batch, features.columns.without_label()
     name = inputs.name(part.file)
-    table = batch.table
-    if batch.lenient:
-        for missing in columns.names:
-            if missing not in table.column_names:
-                table = table.append_column(missing, pa.nulls(table.num_rows, pa.string()))
+    table = aligned(batch, columns)
     try:
         check_columns(columns.names, table.column_names)
     except ValueError as error:
@@ -100,7 +106,8 @@ def _columns(model: Pluralistic, features: Features, tidy: Any, n: int) -> dict[
         return none | ({sure_of: pa.nulls(n, pa.float64())} if model.classes else {})
     block = schedule.place(tidy.ticks).block
     rows = Rows(features.encode(tidy.table), block=block)
-    answer = model.predict(rows)
+    score = model.score(rows)
+    answer = model.loss.link(score)
     spread = np.zeros(n, np.int64)
     spread[fine] = block
     out = {BLOCK: labels.take(pa.array(spread, mask=absent))}
@@ -108,7 +115,6 @@ def _columns(model: Pluralistic, features: Features, tidy: Any, n: int) -> dict[
         numbers = np.zeros(n)
         numbers[fine] = answer
         return out | {PREDICTION: pa.array(numbers, mask=absent)}
-    score = model.score(rows)
     code = (score > 0).astype(np.int64) if score.ndim == 1 else score.argmax(axis=1)
     chance = answer if answer.ndim == 1 else answer[np.arange(len(answer)), code]
     names = pa.array([_shown(each) for each in model.classes])

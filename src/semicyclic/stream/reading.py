@@ -18,7 +18,7 @@ from semicyclic.data.features import Features, Names, learn_scales
 from semicyclic.data.inputs import Mark, Part
 from semicyclic.data.labels import Labels, learn_labels
 from semicyclic.data.order import LONG_AGO, Held, Late, Order, joined
-from semicyclic.data.tables import stacked
+from semicyclic.data.tables import Batch, stacked
 from semicyclic.method.rows import Rows
 from semicyclic.stream.job import CHUNK, Job
 
@@ -131,6 +131,15 @@ def _bits(job: Job, labels: Labels, wide: Features, table: Any) -> int:
     return min(most, max(LEAST, (ROOM * found).bit_length()))
 
 
+def aligned(batch: Batch, columns: Columns) -> Any:
+    """A batch's table; of JSON lines with a column of missing cells for every key that no object has."""
+    table = batch.table
+    for name in columns.names if batch.lenient else ():
+        if name not in table.column_names:
+            table = table.append_column(name, pa.nulls(len(batch.row), pa.string()))
+    return table
+
+
 @dataclass
 class Reader:
     """Reads on from a `Reading`; what it knows of names grows with it."""
@@ -174,7 +183,7 @@ class Reader:
     def _taken(self, part: Part) -> tuple[Order, Held]:
         """Make rows tidy, count them, and put them in order."""
         batch, reading = part.batch, self.reading
-        table = self._aligned(batch.table, part) if batch.lenient else batch.table
+        table = aligned(batch, reading.columns)
         try:
             check_columns(reading.columns.names, table.column_names)
         except ValueError as error:
@@ -215,13 +224,6 @@ class Reader:
         examples = (*reading.examples, *shown[: EXAMPLES - len(reading.examples)])
         self.reading = replace(reading, counts=counts, first=first, examples=examples)
         return reading.order.add(rows)
-
-    def _aligned(self, table: Any, part: Part) -> Any:
-        """With a column of missing cells for every key that no object of this block has."""
-        for name in self.reading.columns.names:
-            if name not in table.column_names:
-                table = table.append_column(name, pa.nulls(len(part.batch.row), pa.string()))
-        return table
 
     def _check_size(self) -> None:
         limit = self.job.budget(self.reading.labels.loss.outputs).waiting

@@ -24,6 +24,7 @@ from semicyclic.method import train
 from semicyclic.method.run import Run
 from semicyclic.store.modelfile import save
 from semicyclic.stream.ahead import ahead
+from semicyclic.stream.first_pass import after_first_pass
 from semicyclic.stream.folder import CHECKPOINT, MODEL, RESULTS, VISITS, put_text, read_state, write_state
 from semicyclic.stream.job import Job
 from semicyclic.stream.outcome import model_of, results_of, visits_table
@@ -139,7 +140,11 @@ class Training:
             rows += part.batch.table.num_rows
             if rows >= self.job.start:
                 break
-        return open_stream(self.job, held, self.inputs.name), chain(held, parts)
+        opened = open_stream(self.job, held, self.inputs.name)
+        if self.job.first_pass:
+            self._tell(0.0, "first pass")
+            opened = after_first_pass(self.job, self.inputs, opened)
+        return opened, chain(held, parts)
 
     def _learn(self, chunk: Chunk) -> None:
         assert self.run is not None

@@ -1,0 +1,216 @@
+"""Files to models and to predictions, against scikit-learn; memory; what checkpoints cost."""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.timing import Figure, at_least, at_most, beside
+from semicyclic.data.columns import Wish
+from semicyclic.data.inputs import Inputs
+from semicyclic.method.schedule import Schedule
+from semicyclic.store.modelfile import load
+from semicyclic.stream.job import Job
+from semicyclic.stream.predicting import answers, opened
+from semicyclic.stream.training import Training
+
+ROWS, DAYS = 5_000_000, 30
+NUMBERS = [f"n{k}" for k in range(6)]
+CATEGORIES = [f"c{k}" for k in range(6)]
+CHUNK = 1 << 16
+JOB = Job(Wish(("when",), "y"), Schedule.daily(6))
+
+
+def _table(rows: int, seed: int = 0) -> Any:
+    """6 numbers, 6 categories of 50 to 300 values, 8 words of 20,000; a label that follows the clock."""
+    rng = np.random.default_rng(seed)
+    first = 1_700_006_400
+    when = np.sort(rng.integers(first, first + DAYS * 86_400, rows))
+    held: dict[str, Any] = {name: rng.normal(size=rows) for name in NUMBERS}
+    for k, name in enumerate(CATEGORIES):
+        values = pa.array([f"value{v}" for v in range(50 * (k + 1))])
+        held[name] = values.take(pa.array(rng.integers(0, len(values), rows)))
+    words = pa.array([f"word{v}" for v in range(20_000)])
+    tokens = rng.zipf(1.5, size=(8, rows)) % len(words)
+    held["text"] = pc.binary_join_element_wise(*(words.take(pa.array(own)) for own in tokens), " ")
+    sign = np.where(when // 3600 % 24 < 12, 1.0, -1.0)
+    score = held["n0"] + 0.5 * held["n1"] ** 2 + sign * held["n2"] + tokens[0] % 3 - 1.5
+    held["when"] = when
+    held["y"] = pa.array(["no", "yes"]).take(pa.array((score + rng.normal(size=rows) > 0).astype(np.int64)))
+    return pa.table(held)
+
+
+@cache
+def _folder() -> Path:
+    """Four months in four files; the first is the one of the other benchmarks."""
+    folder = Path(tempfile.mkdtemp(prefix="semicyclic-bench-"))
+    table = _table(ROWS)
+    at = table.column_names.index("when")
+    for month in range(4):
+        moved = pc.add(table.column("when"), month * DAYS * 86_400)
+        pq.write_table(
+            table.set_column(at, "when", moved), folder / f"{month}.parquet", row_group_size=200_000
+        )
+    return folder
+
+
+def clean() -> None:
+    """Remove the files."""
+    if _folder.cache_info().currsize:
+        shutil.rmtree(_folder(), ignore_errors=True)
+        _folder.cache_clear()
+
+
+@contextmanager
+def _room() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as place:
+        yield Path(place)
+
+
+def _train(files: list[Path], *, checkpoints: bool = True, out: Path | None = None) -> None:
+    with _room() as place:
+        Training(JOB, Inputs([*files]), out or place, lambda _: None, checkpoints=checkpoints).go(
+            resume=False
+        )
+
+
+def _timed(job: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    job()
+    return time.perf_counter() - start
+
+
+class Pipeline:
+    """The same columns by FeatureHasher and HashingVectorizer, in chunks."""
+
+    def __init__(self) -> None:
+        from sklearn.feature_extraction import FeatureHasher
+        from sklearn.feature_extraction.text import HashingVectorizer
+        from sklearn.linear_model import SGDClassifier
+
+        self.hasher = FeatureHasher(2**18, input_type="pair", alternate_sign=False)
+        self.words = HashingVectorizer(n_features=2**18, alternate_sign=False)
+        self.model = SGDClassifier(
+            loss="log_loss", penalty=None, shuffle=False, average=True, learning_rate="constant", eta0=0.1
+        )
+
+    def features(self, batch: Any) -> Any:
+        import scipy.sparse
+
+        columns = batch.to_pydict()
+        rows = (
+            [
+                *zip(NUMBERS, cells[:6], strict=True),
+                *((f"{k}={v}", 1) for k, v in zip(CATEGORIES, cells[6:], strict=True)),
+            ]
+            for cells in zip(*(columns[name] for name in NUMBERS + CATEGORIES), strict=True)
+        )
+        hashed = self.hasher.transform(rows)
+        return scipy.sparse.hstack([hashed, self.words.transform(columns["text"])], format="csr")
+
+    def fit(self, path: Path) -> None:
+        for batch in pq.ParquetFile(path).iter_batches(CHUNK):
+            labels = batch.column("y").to_numpy(zero_copy_only=False)
+            self.model.partial_fit(self.features(batch), labels, classes=["no", "yes"])
+
+    def predict(self, path: Path, out: Path) -> None:
+        writer = None
+        for batch in pq.ParquetFile(path).iter_batches(CHUNK):
+            chance = self.model.predict_proba(self.features(batch))[:, 1]
+            table = pa.Table.from_batches([batch]).append_column("probability", pa.array(chance))
+            writer = writer or pq.ParquetWriter(out, table.schema)
+            writer.write_table(table)
+        if writer is not None:
+            writer.close()
+
+
+def stream_train() -> list[Figure]:
+    """5 M rows, file to model."""
+    path = _folder() / "0.parquet"
+    _train([path])  # compiles
+    ours = [_timed(lambda: _train([path]))]
+    theirs = _timed(lambda: Pipeline().fit(path))
+    ours.append(_timed(lambda: _train([path])))
+    return [
+        at_least("scikit-learn / semicyclic train", theirs / min(ours), 10.0),
+        beside("rows a second", ROWS / min(ours)),
+    ]
+
+
+def stream_memory() -> list[Figure]:
+    """Peak memory of the command, of 5 and of 20 M rows."""
+    peaks = []
+    for months in (1, 4):
+        with _room() as place:
+            files = [str(_folder() / f"{month}.parquet") for month in range(months)]
+            words = ["train", *files, "--when", "when", "--label", "y", "--out", str(place / "out")]
+            # A process of its own starts it: one that is forked from here would inherit our peak.
+            code = (
+                "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=-3); "
+                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+            )
+            words = [sys.executable, "-c", code, sys.executable, "-m", "semicyclic", *words]
+            peak = int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+            rows = json.loads((place / "out" / "results.json").read_text())["rows"]
+            if rows["used"] != months * ROWS:
+                raise RuntimeError(f"not all rows were used: {rows}")
+            peaks.append(peak / 1e6)
+    return [
+        at_most("peak of 20 M rows, GB", peaks[1], 1.0),
+        at_most("peak of 20 M rows / peak of 5 M rows", peaks[1] / peaks[0], 1.1),
+    ]
+
+
+def checkpoint() -> list[Figure]:
+    """Training with checkpoints against without, taking turns."""
+    path = _folder() / "0.parquet"
+    _train([path])
+    both = {True: float("inf"), False: float("inf")}
+    for _ in range(3):
+        for kept in both:
+            both[kept] = min(both[kept], _timed(partial(_train, [path], checkpoints=kept)))
+    return [at_most("with checkpoints / without", both[True] / both[False], 1.05)]
+
+
+def predict() -> list[Figure]:
+    """A million rows of a file answered, and written with their answers."""
+    with _room() as place:
+        small = place / "rows.parquet"
+        pq.write_table(_table(1_000_000, seed=1), small, row_group_size=200_000)
+        (place / "run").mkdir()
+        _train([small], out=place / "run")
+        model = load(place / "run" / "model.safetensors")
+        pipeline = Pipeline()
+        for batch in pq.ParquetFile(small).iter_batches(CHUNK):
+            pipeline.model.partial_fit(
+                pipeline.features(batch),
+                batch.column("y").to_numpy(zero_copy_only=False),
+                classes=["no", "yes"],
+            )
+            break
+
+        def ours() -> None:
+            with opened(place / "a.parquet", "parquet", sys.stdout.buffer) as writer:
+                for answered in answers(model, Inputs([small]), skip=False):
+                    writer.write(answered)
+
+        ours()
+        times = [_timed(ours)]
+        theirs = _timed(lambda: pipeline.predict(small, place / "b.parquet"))
+        times.append(_timed(ours))
+        return [
+            at_least("scikit-learn / semicyclic predict", theirs / min(times), 10.0),
+            beside("rows a second", 1_000_000 / min(times)),
+        ]
