@@ -130,7 +130,8 @@ class Pipeline:
         for batch in pq.ParquetFile(path).iter_batches(CHUNK):
             chance = self.model.predict_proba(self.features(batch))[:, 1]
             table = pa.Table.from_batches([batch]).append_column("probability", pa.array(chance))
-            writer = writer or pq.ParquetWriter(out, table.schema)
+            texts = [field.name for field in table.schema if pa.types.is_string(field.type)]
+            writer = writer or pq.ParquetWriter(out, table.schema, use_dictionary=texts)
             writer.write_table(table)
         if writer is not None:
             writer.close()

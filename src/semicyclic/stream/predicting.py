@@ -173,7 +173,9 @@ class _Tables:
         if self.schema is None:
             self.schema = table.schema
             if self.kind == "parquet":
-                self.writer = pq.ParquetWriter(self.file, self.schema)
+                # Numbers hardly repeat: a dictionary of them would be built for nothing.
+                texts = [field.name for field in self.schema if pa.types.is_string(field.type)]
+                self.writer = pq.ParquetWriter(self.file, self.schema, use_dictionary=texts or False)
             first = True
         else:
             first = False
