@@ -213,12 +213,14 @@ def test_a_run_stopped_after_any_chunk_ends_in_the_same_bytes(
     assert resumed >= 1
 
 
-def test_a_run_that_has_ended_goes_on_when_rows_are_added(tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", [320, 200])
+def test_a_run_that_has_ended_goes_on_when_rows_are_added(tmp_path: Path, first: int) -> None:
+    """Also if features were first learnt from fewer rows than they should be."""
     rows = rows_of(600)
     run(tmp_path / "whole", [write(tmp_path, rows)])
-    grown = write_csv(tmp_path / "grown.csv", rows[:320])
+    grown = write_csv(tmp_path / "grown.csv", rows[:first])
     run(tmp_path / "out", [grown])
-    write_csv(grown, rows[320:400], header=False, mode="a")
+    write_csv(grown, rows[first:400], header=False, mode="a")
     run(tmp_path / "out", [grown], resume=True)
     more = write_csv(tmp_path / "more.csv", rows[400:])
     run(tmp_path / "out", [grown, more], resume=True)
@@ -323,7 +325,7 @@ def broken_rows(tmp_path: Path) -> Path:
     rows: list[Row] = rows_of(400)
     for at, change in (
         (350, {"y": None}),
-        (360, {"at": "nonsense"}),
+        (360, {"at": "nonsense", "y": None}),
         (370, {"x": "nonsense"}),
         (380, {"y": "maybe"}),
         (390, {"at": rows[390]["at"] - 90_000}),
@@ -408,6 +410,19 @@ def test_a_label_is_learnt_only_after_its_delay(tmp_path: Path) -> None:
     waiting = int((when > due).sum())
     assert results["rows"]["waiting"] == waiting
     assert results["rows"]["used"] == len(rows) - waiting
+
+
+def test_late_labels_do_not_see_how_files_are_cut(tmp_path: Path) -> None:
+    """Many rows of the same time, exactly a delay apart."""
+    rows = rows_of(400)
+    for k, row in enumerate(rows):
+        row["at"] = 1_700_000_000 + k // 80 * 3600
+    job = replace(JOB, label_delay=3_600_000_000)
+    run(tmp_path / "whole", [write(tmp_path, rows)], job)
+    for cut in (81, 160, 199, 240, 321):
+        parts = [write(tmp_path, rows[:cut], name=f"{cut}a"), write(tmp_path, rows[cut:], name=f"{cut}b")]
+        run(tmp_path / str(cut), list(parts), job, options=Options(batch=7))
+        assert (tmp_path / str(cut) / MODEL).read_bytes() == (tmp_path / "whole" / MODEL).read_bytes()
 
 
 @pytest.mark.parametrize("what", ["missing day", "repeated hour", "skipped hour", "one block", "one row"])

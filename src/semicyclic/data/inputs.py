@@ -1,5 +1,6 @@
 """What is read, in which order: files, folders, standard input; from any place on, or for ever."""
 
+import codecs
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,10 @@ class Inputs:
     files: list[Path | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        try:
+            codecs.lookup(self.options.encoding)
+        except LookupError:
+            raise ValueError(f"--encoding {self.options.encoding}: there is no such encoding") from None
         self.files = self._listed()
         if not self.files:
             raise ValueError(f"{', '.join(map(str, self.given))}: there are no files to read")

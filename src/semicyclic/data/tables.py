@@ -229,10 +229,18 @@ def _csv(data: bytes, names: list[str], delimiter: str, row: int, options: Optio
 
     kept = [name for name in names if name not in options.ignore]
     try:
+        # Checked here: Arrow complains of bad bytes in its own ways, some of them not to us.
+        text = data.decode(options.encoding)
+    except UnicodeDecodeError as error:
+        near = row + 1 + data.count(b"\n", 0, error.start)
+        raise ValueError(f"near row {near:,}: not valid {options.encoding}: say --encoding latin-1") from None
+    if options.encoding.lower() not in ("utf-8", "utf8"):
+        data = text.encode()
+    try:
         table = arrow_csv.read_csv(
             pa.BufferReader(data),
             read_options=arrow_csv.ReadOptions(
-                column_names=names, use_threads=False, block_size=max(len(data), 1), encoding=options.encoding
+                column_names=names, use_threads=False, block_size=max(len(data), 1)
             ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse
@@ -244,10 +252,6 @@ def _csv(data: bytes, names: list[str], delimiter: str, row: int, options: Optio
             ),
         )
     except pa.ArrowInvalid as error:
-        if "UTF8" in str(error):
-            raise ValueError(
-                f"after row {row}: not valid {options.encoding}: say --encoding latin-1"
-            ) from None
         raise ValueError(f"after row {row}: {error}") from None
     count = table.num_rows + len(wrong)
     numbers = np.arange(row + 1, row + 1 + count)

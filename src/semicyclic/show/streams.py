@@ -79,14 +79,17 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
     def say(text: str) -> None:
         console.print(text, highlight=False, soft_wrap=True)
 
-    table = Table(
-        title=f"Progressive loss by block ({results['loss']}; every row scored before it was learnt from)"
-    )
+    table = Table(title="Progressive loss by block")
     table.add_column(f"block ({zone})", no_wrap=True)
     for head in ("rows", "loss", "+-"):
         table.add_column(head, justify="right", no_wrap=True)
     _losses(table, results["blocks"], results["progressive"])
     console.print(table)
+    when = "it came, by what was known then" if job["label_delay"] else "it was learnt from"
+    say(
+        f"loss: {results['loss']}, of the chain in force, every row scored "
+        f"{'when' if job['label_delay'] else 'before'} {when}"
+    )
     for kind in sorted(kinds):
         say(f"{kind}: {', '.join(kinds[kind])}")
     if results["classes"]:
@@ -125,7 +128,7 @@ def model(console: Console, path: Path, found: Results) -> None:
         + (f", classes {', '.join(_shown(each) for each in found['classes'])}" if found["classes"] else "")
     )
     if found["progressive"] is not None:
-        table = Table(title="Progressive loss by block, with a 95 % interval")
+        table = Table(title="Progressive loss, 95 % interval")
         table.add_column(f"block ({zone})" if zone else "block", no_wrap=True)
         for head in ("rows", "loss", "+-"):
             table.add_column(head, justify="right", no_wrap=True)
