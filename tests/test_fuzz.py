@@ -14,7 +14,7 @@ import semicyclic as sc
 from semicyclic.data.columns import Wish
 from semicyclic.data.features import Names
 from semicyclic.data.inputs import Inputs, Mark
-from semicyclic.data.tables import Options
+from semicyclic.data.parse import Options
 from semicyclic.stream.job import Job
 from semicyclic.stream.reading import Reader, open_stream
 from tests.tables import rows_of, write

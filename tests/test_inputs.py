@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from semicyclic.data import blocks
 from semicyclic.data.inputs import Inputs, Mark
 from semicyclic.data.order import Held, Order, joined
-from semicyclic.data.tables import Options
+from semicyclic.data.parse import Options
 from tests.tables import WRITERS, rows_of, write_csv, write_jsonl
 
 cell = st.text(alphabet='ab,"\n\r é;|', max_size=6)

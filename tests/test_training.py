@@ -19,7 +19,7 @@ import semicyclic as sc
 from semicyclic.data import blocks
 from semicyclic.data.columns import Wish
 from semicyclic.data.inputs import Inputs
-from semicyclic.data.tables import Options
+from semicyclic.data.parse import Options
 from semicyclic.method.loss import logistic
 from semicyclic.method.pack import encode
 from semicyclic.store.checkpoint import VERSION, read_checkpoint, write_checkpoint

@@ -42,7 +42,7 @@ def read(
     check_installed()
     from semicyclic.data.columns import Wish
     from semicyclic.data.inmemory import Asked, read_files
-    from semicyclic.data.tables import Options
+    from semicyclic.data.parse import Options
 
     if bad not in ("stop", "skip"):
         raise ValueError(f"bad={bad!r}: choose 'stop' or 'skip'")

@@ -10,7 +10,8 @@ from semicyclic.data.columns import BOOLEAN, CATEGORY, Columns, Tidy, Wish, chec
 from semicyclic.data.dictionary import FirstPass
 from semicyclic.data.features import Features, learn_scales
 from semicyclic.data.inputs import Inputs, Mark, Part
-from semicyclic.data.tables import Options, stacked
+from semicyclic.data.parse import Options
+from semicyclic.data.tables import stacked
 from semicyclic.method.rows import Rows
 
 # As many of the first rows tell what columns are and how numbers are spread, as in a stream.

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from semicyclic.data.tables import SUFFIXES, Batch, Options, Place, check_print, open_table
+from semicyclic.data.parse import Options
+from semicyclic.data.tables import SUFFIXES, Batch, Place, check_print, open_table
 
 STDIN = "-"
 PLAIN = Options()

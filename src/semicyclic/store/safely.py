@@ -2,6 +2,8 @@
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +12,15 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 
-def put(target: Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
-    """Write a safetensors file under another name, then put it in its place in one step."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
+@contextmanager
+def placing(target: Path) -> Iterator[Path]:
+    """A name to write a file under; in the end, in one step, it is put in its place, or else removed."""
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: there is no folder {target.parent} to save it in")
     # Beside the target, so that putting it in its place cannot be half done.
     name = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
-        name.touch()
-        mode = name.stat().st_mode
-        try:
-            save_file(tensors, name, metadata=metadata)
-            # Its own choice is a file that only its owner may read.
-            name.chmod(mode)
-        except SafetensorError as error:
-            raise OSError(f"{target}: it cannot be written: {error}") from None
+        yield name
         with open(name, "rb+") as written:
             os.fsync(written.fileno())
         os.replace(name, target)
@@ -35,6 +28,28 @@ def put(target: Path, tensors: dict[str, Array], metadata: dict[str, str]) -> No
         name.unlink(missing_ok=True)
         raise
     sync_folder(target.parent)
+
+
+def put(target: Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, whole or not at all."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    with placing(target) as name:
+        name.touch()
+        mode = name.stat().st_mode
+        try:
+            save_file(tensors, name, metadata=metadata)
+        except SafetensorError as error:
+            raise OSError(f"{target}: it cannot be written: {error}") from None
+        # Its own choice is a file that only its owner may read.
+        name.chmod(mode)
+
+
+def put_text(target: Path, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with placing(target) as name:
+        name.write_text(text, encoding="utf-8", newline="")
 
 
 def sync_folder(folder: Path) -> None:

@@ -3,7 +3,6 @@
 import fcntl
 import io
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -163,13 +162,3 @@ def _unpacked(data: Any) -> Held | None:
     own = [name for name in table.column_names if name.startswith("\0")]
     arrays = {name[1:]: table.column(name).to_numpy() for name in own}
     return Held(table.drop_columns(own), **arrays)
-
-
-def put_text(path: Path, text: str) -> None:
-    """A text file, whole or not there."""
-    part = path.with_name(f".{path.name}.part")
-    with open(part, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)

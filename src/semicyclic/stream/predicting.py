@@ -1,7 +1,6 @@
 """Predictions for files: every row with its block and what the model says, batch by batch."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,7 +20,7 @@ from semicyclic.data.inputs import Inputs, Mark, Part
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Schedule
-from semicyclic.store.safely import sync_folder
+from semicyclic.store.safely import placing
 from semicyclic.stream.ahead import ahead
 from semicyclic.stream.reading import aligned
 
@@ -142,19 +141,10 @@ def opened(path: Path | None, kind: str, stdout: IO[bytes]) -> Iterator[Writer]:
         writer.close()
         stdout.flush()
         return
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(part, "wb") as file:
-            writer = _Tables(file, kind)
-            yield writer
-            writer.close()
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+    with placing(path) as part, open(part, "wb") as file:
+        writer = _Tables(file, kind)
+        yield writer
+        writer.close()
 
 
 class _Tables:

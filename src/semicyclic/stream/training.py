@@ -23,9 +23,10 @@ from semicyclic.data.inputs import Inputs, Mark, Part
 from semicyclic.method import train
 from semicyclic.method.run import Run
 from semicyclic.store.modelfile import save
+from semicyclic.store.safely import put_text
 from semicyclic.stream.ahead import ahead
 from semicyclic.stream.first_pass import after_first_pass
-from semicyclic.stream.folder import CHECKPOINT, MODEL, RESULTS, VISITS, put_text, read_state, write_state
+from semicyclic.stream.folder import CHECKPOINT, MODEL, RESULTS, VISITS, read_state, write_state
 from semicyclic.stream.job import Job
 from semicyclic.stream.outcome import model_of, results_of, visits_table
 from semicyclic.stream.reading import Chunk, Reader, Reading, open_stream
