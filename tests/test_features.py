@@ -185,6 +185,19 @@ def test_texts_are_numbers_where_python_thinks_so(cells: list[Any]) -> None:
             assert value == expected or (np.isnan(value) and np.isnan(expected))
 
 
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_single_precision_is_read_as_it_is_written(values: list[float]) -> None:
+    """A file with types and the texts that programs write of it are the same numbers."""
+    column = pa.array(values, pa.float32())
+    typed, _ = numbers(column)
+    written, _ = numbers(pa.array([str(np.float32(value)) for value in values]))
+    assert np.allclose(typed, written, rtol=1e-12, atol=0)
+    plain = [np.float32(round(value, 2)) for value in values if abs(value) < 9999]
+    typed, _ = numbers(pa.array(plain, pa.float32()))
+    assert typed.tolist() == [float(str(value)) for value in plain]
+
+
 def test_booleans_are_words_or_types() -> None:
     values, bad = booleans(pa.array(["true", "False", "TRUE", None, "", "yes"]))
     assert values[:3].tolist() == [1.0, 0.0, 1.0]
@@ -380,6 +393,6 @@ def test_tidy_rows_are_counted_and_those_that_are_not_are_named() -> None:
     assert tidy.labels.tolist() == [0.0, 1.0]
     assert tidy.missing == 1
     assert [row for row, _ in tidy.faults] == [12, 13, 16]
-    assert "column 'at': 'x' is no time without a zone" in tidy.faults[0][1]
+    assert "column 'at': 'x' is not a time without a zone" in tidy.faults[0][1]
     assert "column 'n': 'three' is not a number" in tidy.faults[1][1]
-    assert "column 'at': an empty cell is no time" in tidy.faults[2][1]
+    assert "column 'at': an empty cell is not a time" in tidy.faults[2][1]

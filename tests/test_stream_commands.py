@@ -380,6 +380,26 @@ def test_the_words_of_the_demo_follow_its_numbers(shown: Path) -> None:
     assert "about as well as" in said(results)["paper"]
 
 
+def test_only_clear_differences_are_bold(shown: Path) -> None:
+    results = json.loads((shown / RESULTS).read_text())
+    page = (shown / "report.html").read_text()
+    gaps = [*results["paper"]["differences"].values(), *results["calendar"]["differences"].values()]
+    assert {gap["clear"] for gap in gaps} == {True, False}
+    for gap in gaps:
+        cell = re.search(rf'<td class="([^"]*)">\{gap["mean"]:+.4f}'.replace("\\-", "-"), page)
+        assert cell is not None
+        assert ("clear" in cell[1]) == gap["clear"]
+
+
+def test_names_that_look_like_markup_are_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [{"at": row["at"], "x [kWh]": row["x"], "y": row["y"]} for row in rows_of(300)]
+    path = write(tmp_path, rows)
+    assert here("train", str(path), *TRAIN, "--out", str(tmp_path / "out"), "--method", "separate") == 0
+    assert "number: x [kWh]" in capsys.readouterr().out
+    assert here("inspect", str(tmp_path / "out")) == 0
+    assert "│ x [kWh]" in capsys.readouterr().out
+
+
 def test_blocks_are_cut_so_that_none_is_empty() -> None:
     by_hour = np.array([0] * 5 + [1, 25, 22, 26, 19, 16, 15, 17, 19, 21, 23, 22, 23, 21, 20, 16, 10, 2, 1])
     starts = flights.edges_of(by_hour, 6)
@@ -418,7 +438,7 @@ def test_the_commands_of_the_tutorial_work(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
     whole = sc.load(tmp_path / "again" / MODEL)
     assert whole.provenance["rows"]["used"] == 327_346
-    assert "odd.csv, row 3: column 'when': 'yesterday' is no time" in done.stderr
+    assert "odd.csv, row 3: column 'when': 'yesterday' is not a time" in done.stderr
     assert (tmp_path / "predictions.csv").read_text().count("\n") == 336_777
     assert json.loads((tmp_path / "stream" / RESULTS).read_text())["rows"]["used"] == 3
 

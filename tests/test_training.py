@@ -31,7 +31,7 @@ from semicyclic.stream.training import News, Training
 from tests.tables import Row, rows_of, write, write_csv
 
 SCHEDULE = sc.Schedule.daily(6, zone="UTC")
-JOB = Job(Wish(("at",), "y"), SCHEDULE, bits=10, start=300, bins=4)
+JOB = Job(Wish(("at",), "y"), SCHEDULE, method="pluralistic", bits=10, start=300, bins=4)
 FILES = (CHECKPOINT, MODEL, RESULTS, VISITS)
 
 
@@ -39,6 +39,7 @@ FILES = (CHECKPOINT, MODEL, RESULTS, VISITS)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks of few rows: what a long stream has, in a short one."""
     monkeypatch.setattr(reading, "CHUNK", 64)
+    monkeypatch.setattr(reading, "MOST_LATE", 0.7)
 
 
 def run(out: Path, files: list[Any], job: Job = JOB, *, resume: bool = False, **how: Any) -> dict[str, Any]:
@@ -476,7 +477,7 @@ def test_odd_calendars(tmp_path: Path, what: str) -> None:
             "there are 2 classes in the first rows",
         ),
         ([{"at": 1, "y": None}], {}, "none of the first 1 rows can be used"),
-        ([{"at": "x", "y": 1}], {}, "none of the first 1 rows can be used: column 'at': 'x' is no time"),
+        ([{"at": "x", "y": 1}], {}, "rows.csv, row 1: column 'at': 'x' is not a time"),
         ([{"at": 1, "y": 1}], {"classes": ("a", "b")}, "the labels are numbers, so classes must be"),
         ([{"at": 1, "y": 1}], {"classes": ("1",)}, "give two or more, all different"),
         ([{"at": 1, "w": 1}], {}, "there is no column 'y': the columns are 'at', 'w'"),
@@ -485,7 +486,7 @@ def test_odd_calendars(tmp_path: Path, what: str) -> None:
 def test_what_cannot_be_learnt_says_why(
     tmp_path: Path, rows: list[Row], how: dict[str, Any], sentence: str
 ) -> None:
-    with pytest.raises(ValueError, match=r"rows\.csv: ") as told:
+    with pytest.raises(ValueError, match=r"rows\.csv") as told:
         run(tmp_path / "out", [write(tmp_path, rows)], replace(JOB, **how))
     assert sentence in str(told.value)
 
@@ -496,6 +497,30 @@ def test_a_second_file_without_a_column_is_named(tmp_path: Path) -> None:
     second = write(tmp_path, [{k: v for k, v in row.items() if k != "z"} for row in rows[300:]], name="b")
     with pytest.raises(ValueError, match=r"b\.csv: there is no column 'z'"):
         run(tmp_path / "out", [first, second])
+
+
+def test_a_file_in_no_order_is_not_lost_row_by_row(tmp_path: Path) -> None:
+    rows = rows_of(400)
+    rng = np.random.default_rng(0)
+    path = write(tmp_path, [rows[k] for k in rng.permutation(400)])
+    with pytest.raises(
+        ValueError, match=r"rows\.csv: its rows are not in the order of time: 9\d% .* --lateness 7d"
+    ):
+        run(tmp_path / "out", [path])
+    results = run(tmp_path / "out", [path], replace(JOB, lateness=6 * 86_400_000_000))
+    assert results["rows"]["used"] == 400
+
+
+def test_lists_are_left_out_and_decimal_commas_are_read(tmp_path: Path) -> None:
+    lines = [json.dumps({"at": k, "x": [k], "z": {"a": k}, "y": k % 2}) for k in range(40)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    columns = run(tmp_path / "json", [tmp_path / "rows.jsonl"])["columns"]
+    assert columns["kinds"] == {}
+    assert set(columns["ignored"]) == {"x", "z"}
+    text = "at;x;y\n" + "".join(f"{k};{k},5;{k % 2}\n" for k in range(40))
+    (tmp_path / "rows.csv").write_text(text)
+    run(tmp_path / "csv", [tmp_path / "rows.csv"])
+    assert sc.load(tmp_path / "csv" / MODEL).features["scales"]["x"][0] == 20.0
 
 
 def test_rows_that_wait_are_bounded(tmp_path: Path) -> None:

@@ -53,8 +53,14 @@ def train(
     zone: Annotated[str, Parameter(help="Zone of the blocks, and of times that name none.")] = "UTC",
     method: Annotated[
         Literal["pluralistic", "separate", "residual", "hedged", "consensus"],
-        Parameter(help="What is learnt for each block."),
-    ] = "pluralistic",
+        Parameter(
+            help="hedged: between one chain and one for each block, by block; separate: a chain for "
+            "each block; "
+            "residual: one chain and a small difference for each block; pluralistic: one chain, "
+            "averaged by block, "
+            "for rows that are independent within blocks; consensus: one model for all."
+        ),
+    ] = "hedged",
     loss: Annotated[
         str | None,
         Parameter(

@@ -138,7 +138,7 @@ def blocks(
         new = stream.read(BLOCK)
         while not new:
             if not wait():
-                if rest.strip():
+                if rest.strip(b"\r\n"):
                     yield Block(rest, stream.size, (tail + rest)[-TAIL:])
                 return
             new = stream.read(BLOCK)

@@ -44,7 +44,7 @@ def as_text(column: Column) -> Column:
         column = column.dictionary_decode()
     if pa.types.is_string(column.type):
         return column
-    if pa.types.is_null(column.type):
+    if pa.types.is_null(column.type) or pa.types.is_nested(column.type):
         return pa.nulls(len(column), pa.string())
     return pc.cast(column, pa.string())
 
@@ -79,7 +79,9 @@ def numbers(column: Column) -> tuple[Array, Array]:
     if not is_text(column):
         if pa.types.is_boolean(column.type):
             column = pc.cast(column, pa.int8())
-        return _floats(pc.cast(column, pa.float64(), safe=False)), fine
+        short = pa.types.is_float32(column.type) or pa.types.is_float16(column.type)
+        values = _floats(pc.cast(column, pa.float64(), safe=False))
+        return _as_written(values) if short else values, fine
     try:
         return _floats(pc.cast(column, pa.float64())), fine
     except pa.ArrowInvalid:
@@ -118,6 +120,26 @@ def booleans(column: Column) -> tuple[Array, Array]:
     for word, value in BOOLEANS.items():
         found[_flags(pc.equal(text, word))] = float(value)
     return found, np.isnan(found) & texts(text).there
+
+
+def _as_written(values: Array) -> Array:
+    """Numbers of single precision as a text would have them: 39.02, and not 39.0200004577.
+
+    So that a bin holds the same rows whether they come with types or as texts.
+    """
+    out = values.copy()
+    left = np.isfinite(values) & (values != 0)
+    exponent = np.zeros(len(values))
+    exponent[left] = np.floor(np.log10(np.abs(values[left])))
+    for figures in (7, 8, 9):
+        power = figures - 1 - exponent
+        with np.errstate(over="ignore", invalid="ignore"):
+            up, down = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)
+            found = np.where(power >= 0, np.round(values * up) / up, np.round(values / down) * down)
+            same = left & (found.astype(np.float32) == values.astype(np.float32))
+        out[same] = found[same]
+        left &= ~same
+    return out
 
 
 def _flags(column: Column) -> Array:

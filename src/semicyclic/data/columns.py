@@ -170,6 +170,8 @@ def learn_columns(table: Any, wish: Wish) -> Columns:
     label = [] if wish.label is None else [wish.label]
     check_columns([*wish.when, *label, *wish.number, *wish.category, *wish.text], present)
     own = {*wish.when, *label}
+    if wish.label in wish.when:
+        raise ValueError(f"column {wish.label!r} is the time: it cannot be the label too")
     both = sorted(own & set(said))
     if both:
         raise ValueError(f"column {both[0]!r} is the time or the label: it cannot be a feature too")
@@ -280,4 +282,4 @@ def _no_time(clock: Clock) -> str:
     if "%" in clock.form:
         return f"no time like {clock.form}"
     zone = "with a zone" if clock.form == "zoned" else "without a zone"
-    return f"no time {zone}, such as the first rows had (2013-01-31 05:15, or say --when-format)"
+    return f"not a time {zone}, such as 2013-01-31 05:15: say --when-format, such as '%d.%m.%Y %H:%M'"

@@ -70,7 +70,7 @@ def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, .
     known = _given(classes, kind) if classes else _found(labels, kind)
     regression = said is not None and said.classes == 0
     if kind == CATEGORY and regression:
-        raise ValueError(f"loss {said!r} needs numbers as labels, and these are texts such as {known[0]!r}")
+        raise ValueError(f"loss {loss} needs numbers as labels, and these are texts such as {known[0]!r}")
     if regression or (said is None and kind not in (CATEGORY, BOOLEAN) and len(known) > 2 and not classes):
         return _numbers(labels, kind, said or squared)
     if len(known) < 2:
@@ -80,7 +80,7 @@ def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, .
         )
     if len(known) > MOST_CLASSES:
         raise ValueError(
-            f"the label has {len(known):,} different texts: at most {MOST_CLASSES} classes are learnt"
+            f"the label has more than {MOST_CLASSES:,} different values: so many classes are not learnt"
         )
     if said is not None and len(known) != said.classes:
         raise ValueError(

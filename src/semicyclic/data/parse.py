@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 BATCH = 1 << 15
@@ -79,6 +80,11 @@ def csv_rows(data: bytes, names: list[str], delimiter: str, row: int, options: O
         )
     except pa.ArrowInvalid as error:
         raise ValueError(f"after row {row}: {error}") from None
+    if delimiter == ";":
+        # Where cells are parted by semicolons, a comma among figures is a decimal point.
+        for at, name in enumerate(table.column_names):
+            plain = pc.replace_substring_regex(table.column(name), r"^([+-]?[0-9]+),([0-9]+)$", r"\1.\2")
+            table = table.set_column(at, name, plain)
     count = table.num_rows + len(wrong)
     numbers = np.arange(row + 1, row + 1 + count)
     if wrong:
@@ -92,6 +98,7 @@ def json_rows(data: bytes, row: int, options: Options) -> Any:
     numbers: list[int] = []
     faults: list[tuple[int, str]] = []
     lines: list[str] = []
+    nested: set[str] = set()
     for line in data.split(b"\n"):
         if not line.strip():
             continue
@@ -108,6 +115,9 @@ def json_rows(data: bytes, row: int, options: Options) -> Any:
             continue
         for name, cell in value.items():
             if name not in options.ignore:
+                if isinstance(cell, dict | list):
+                    nested.add(name)
+                    cell = None
                 column = found.setdefault(name, [])
                 column.extend([None] * (len(numbers) - len(column)))
                 column.append(_as_text(cell))
@@ -117,7 +127,10 @@ def json_rows(data: bytes, row: int, options: Options) -> Any:
         column.extend([None] * (len(numbers) - len(column)))
     if numbers and not found:
         found[""] = [None] * len(numbers)  # a table without columns would have no rows
-    table = pa.table({name: pa.array(column, pa.string()) for name, column in found.items()})
+    # Lists and structures are no features: a column of nothing else has the type that says so.
+    odd = {name for name in nested if all(cell is None for cell in found[name])}
+    types = {name: pa.list_(pa.string()) if name in odd else pa.string() for name in found}
+    table = pa.table({name: pa.array(column, types[name]) for name, column in found.items()})
     return table, np.array(numbers, np.int64), faults, row, lines
 
 

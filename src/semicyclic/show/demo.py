@@ -114,7 +114,7 @@ def _blocks(results: Results) -> Picture:
                 label=SHORT[name],
             )
         axes.set_xticks(at, [label.replace("-", "-\n") for label in labels])
-        axes.set(xlabel="block of the day", ylabel="log loss, less that of the i.i.d. model")
+        axes.set(xlabel="block of the day", ylabel="log loss minus that of the i.i.d. model")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=3)
         count = paper["settings"]["repetitions"]
         return _finish(
@@ -196,7 +196,8 @@ def _calendar_words(score: Mapping[str, float], gaps: Mapping[str, Results]) -> 
     words = f"Here the pluralistic mean scores {score['pluralistic']:.4f}, " + "; ".join(parts) + ". "
     if best == "pluralistic":
         return words + "It is the best of them in this order too."
-    return words + f"Best for tomorrow is {SHORT[best]}, {score[best]:.4f}."
+    near = [name for name in score if score[name] < score[best] + 0.0005]
+    return words + f"Best for tomorrow: {' and '.join(SHORT[name] for name in near)}, {score[best]:.4f}."
 
 
 def _hour_words(score: Mapping[str, float], gaps: Mapping[str, Results], calendar: Results) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from zoneinfo import ZoneInfo
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 Results = Mapping[str, Any]
@@ -77,18 +78,19 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
         kinds.setdefault(f"left out ({why})", []).append(name)
 
     def say(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True)
+        # Names of columns may look like markup.
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-    table = Table(title="Progressive loss by block")
+    table = Table(title="Progressive loss of the chain")
     table.add_column(f"block ({zone})", no_wrap=True)
-    for head in ("rows", "loss", "+-"):
+    for head in ("rows", "loss", "± 95 %"):
         table.add_column(head, justify="right", no_wrap=True)
     _losses(table, results["blocks"], results["progressive"])
     console.print(table)
-    when = "it came, by what was known then" if job["label_delay"] else "it was learnt from"
+    when = "when it came, by what was known then" if job["label_delay"] else "before it was learnt from"
     say(
-        f"loss: {results['loss']}, of the chain in force, every row scored "
-        f"{'when' if job['label_delay'] else 'before'} {when}"
+        f"loss: {results['loss']}, every row scored {when}. It is that of the chain while it learns, "
+        f"which follows the last rows; the model that is saved is its {job['read_out']}"
     )
     for kind in sorted(kinds):
         say(f"{kind}: {', '.join(kinds[kind])}")
@@ -98,7 +100,8 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
     say(f"times: {' and '.join(when['columns'])}, {_form(when)}; {_span(results, zone)}")
     size = memory["bytes"] / 1e6
     say(
-        f"memory {size:,.0f} MB: {memory['columns']:,} columns, {memory['record_bytes'] / 1e6:,.0f} MB "
+        f"memory up to {size:,.0f} MB: room for {memory['columns']:,} columns, "
+        f"{memory['record_bytes'] / 1e6:,.0f} MB "
         "of visits kept, "
         f"up to {memory['waiting_bytes'] / 1e6:,.0f} MB of rows that wait"
     )
@@ -121,16 +124,17 @@ def model(console: Console, path: Path, found: Results) -> None:
     zone = found["schedule"]["zone"] if isinstance(found["schedule"], dict) else ""
 
     def say(text: str) -> None:
-        console.print(text, highlight=False, soft_wrap=True)
+        # Names of columns may look like markup.
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     say(
         f"{path}: {len(found['blocks'])} blocks, {found['columns']:,} columns, loss {found['loss']}"
         + (f", classes {', '.join(_shown(each) for each in found['classes'])}" if found["classes"] else "")
     )
     if found["progressive"] is not None:
-        table = Table(title="Progressive loss, 95 % interval")
+        table = Table(title="Progressive loss of its chain")
         table.add_column(f"block ({zone})" if zone else "block", no_wrap=True)
-        for head in ("rows", "loss", "+-"):
+        for head in ("rows", "loss", "± 95 %"):
             table.add_column(head, justify="right", no_wrap=True)
         _losses(table, found["blocks"], found["progressive"])
         console.print(table)
@@ -146,7 +150,7 @@ def model(console: Console, path: Path, found: Results) -> None:
             high, low = each["highest"], each["lowest"]
             name = each["feature"] + (f" ({_shown(each['class'])})" if "class" in each else "")
             table.add_row(
-                name, high["block"], f"{high['weight']:+.4f}", low["block"], f"{low['weight']:+.4f}"
+                escape(name), high["block"], f"{high['weight']:+.4f}", low["block"], f"{low['weight']:+.4f}"
             )
         console.print(table)
     if found["features"] is not None:

@@ -39,7 +39,7 @@ class Job:
 
     wish: Wish
     schedule: Schedule
-    method: str = "pluralistic"
+    method: str = "hedged"
     loss: str | None = None
     classes: tuple[str, ...] = ()
     step: tuple[str, float] = ("adaptive", 0.2)
@@ -110,4 +110,6 @@ class Job:
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """What is told otherwise than before and decides what is learnt."""
     names = {*before, *now} - {"read_out"}
-    return [name for name in sorted(names) if before.get(name) != now.get(name)]
+    # A zone is part of the schedule too, and easier to read.
+    ordered = sorted(names, key=lambda name: (name == "schedule", name))
+    return [name for name in ordered if before.get(name) != now.get(name)]

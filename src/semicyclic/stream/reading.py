@@ -29,6 +29,8 @@ Named = Callable[[int], str]
 LEAST, ROOM, WIDE = 12, 32, 20
 # Where labels are late, rows are scored by a model no older than this many rows and a visit.
 SOON = 2048
+# So many late rows at the start, and the file is in no order.
+MOST_LATE = 0.5
 # How many refused rows are shown to people.
 EXAMPLES = 3
 
@@ -107,7 +109,10 @@ def open_stream(job: Job, parts: Sequence[Part], name: Named) -> Reading:
         columns = learn_columns(sample, job.wish)
     except (ValueError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ValueError(where + str(error)) from None
-    tidy = columns.tidy(sample, np.arange(1, sample.num_rows + 1))
+    tidy = columns.tidy(sample, np.arange(sample.num_rows))
+    if not job.skip:
+        _first_fault(job, parts, tidy.faults, name)
+    _check_order(job, tidy.ticks, where)
     if len(tidy.ticks) == 0:
         why = tidy.faults[0][1] if tidy.faults else f"column {columns.label!r} is empty"
         raise ValueError(f"{where}none of the first {sample.num_rows:,} rows can be used: {why}")
@@ -118,6 +123,37 @@ def open_stream(job: Job, parts: Sequence[Part], name: Named) -> Reading:
     scales = learn_scales(tidy.table, columns, bins=job.bins)
     features = Features(columns, scales, _bits(job, labels, Features(columns, scales, WIDE), tidy.table))
     return Reading(features, labels, Order(job.lateness, job.use_late))
+
+
+def _first_fault(job: Job, parts: Sequence[Part], faults: list[tuple[int, str]], name: Named) -> None:
+    """Refuse the first rows for what is wrong with them, before anything is said of their labels."""
+    begin = 0
+    for part in parts:
+        own = part.batch.row[: job.start - begin]
+        wrong = [(int(own[at - begin]), what) for at, what in faults if 0 <= at - begin < len(own)]
+        last = int(own[-1]) if len(own) else 1
+        wrong += [(row, what) for row, what in part.batch.faults if row <= last]
+        if wrong:
+            raise refused(name(part.file), *min(wrong))
+        begin += len(own)
+
+
+def refused(file: str, row: int, what: str) -> Refused:
+    """What is wrong with a row, and what to do."""
+    return Refused(f"{file}, row {row:,}: {what}; or leave such rows out with --bad skip")
+
+
+def _check_order(job: Job, ticks: Array, where: str) -> None:
+    """A file in no order at all would lose nearly all of its rows as late."""
+    behind = np.maximum.accumulate(ticks) - ticks if len(ticks) else ticks
+    late = float((behind > job.lateness).mean()) if len(ticks) else 0.0
+    if late > MOST_LATE and not job.use_late:
+        hours = int(behind.max()) // 3_600_000_000 + 1
+        enough = f"{hours}h" if hours < 48 else f"{hours // 24 + 1}d"
+        raise ValueError(
+            f"{where}its rows are not in the order of time: {late:.0%} of the first are older than one "
+            f"before them: say --lateness {enough} or more, which puts them in order, or --late use"
+        )
 
 
 def _bits(job: Job, labels: Labels, wide: Features, table: Any) -> int:
@@ -199,9 +235,7 @@ class Reader:
         faults.sort()
         if faults and not self.job.skip:
             number, what = faults[0]
-            raise Refused(
-                f"{self.name(part.file)}, row {number:,}: {what}; or leave such rows out with --bad skip"
-            )
+            raise refused(self.name(part.file), number, what)
         rows = Held(
             tidy.table,
             tidy.ticks,
