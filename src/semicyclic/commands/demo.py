@@ -25,7 +25,7 @@ def demo(
     *,
     out: Annotated[Path, Parameter(help="Folder for the report, the model and results.json.")] = Path("demo"),
     seed: Annotated[int, Parameter(help="Seed of splits and orders.")] = 0,
-    repetitions: Annotated[int, Parameter(help="Repetitions of the paper's experiment.")] = 5,
+    repetitions: Annotated[int, Parameter(help="Repetitions of the paper's experiment.")] = 3,
 ) -> None:
     """Learn which flights will be late, for every block of the day, and report on it.
 
