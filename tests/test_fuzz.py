@@ -76,7 +76,7 @@ def test_damaged_files_give_a_sentence_or_rows_that_add_up(
     path.write_bytes(damaged(path.read_bytes(), how))
     try:
         read, learnt, left_out = count([path], Options(batch=9))
-    except (ValueError, NotImplementedError):
+    except ValueError:
         return  # a sentence, as the command line prints it
     assert read == learnt + left_out
 

@@ -273,7 +273,7 @@ def held(ticks: list[int], first: int = 0) -> Held:
     array = np.array(ticks, np.int64)
     number = np.arange(first, first + len(ticks))
     table = pa.table({"n": number})
-    return Held(table, array, array, number.astype(float), np.zeros(len(ticks), np.int32), number)
+    return Held(table, array, array, number.astype(float))
 
 
 @given(
@@ -304,10 +304,10 @@ def test_rows_come_out_sorted_whatever_parts_they_came_in(
     for low, high in pairwise(bounds):
         order, ready = order.add(held(ticks[low:high], low))
         assert (ready.key <= order.newest - lateness).all()
-        out += ready.row.tolist()
-        assert ready.table.column("n").to_pylist() == ready.row.tolist()
+        out += ready.label.tolist()
+        assert ready.table.column("n").to_pylist() == ready.label.tolist()
     order, rest = order.end()
-    out += [] if rest is None else rest.row.tolist()
+    out += [] if rest is None else rest.label.tolist()
     assert out == [number for _, number in sorted(expected)]
     assert order.late.refused == refused
     assert order.late.used == used
@@ -316,5 +316,5 @@ def test_rows_come_out_sorted_whatever_parts_they_came_in(
 
 def test_joined_parts_are_one_after_another() -> None:
     whole = joined([held([1, 2]), held([], 2), held([5], 2)])
-    assert whole.row.tolist() == [0, 1, 2]
+    assert whole.label.tolist() == [0, 1, 2]
     assert whole.table.num_rows == 3

@@ -35,7 +35,7 @@ def main(words: list[str] | None = None) -> None:
     except MemoryError:
         print("semicyclic: there is not enough memory for this: choose fewer blocks or rows", file=sys.stderr)
         sys.exit(1)
-    except (ValueError, ArithmeticError, ImportError, NotImplementedError) as error:
+    except (ValueError, ArithmeticError, ImportError) as error:
         print(f"semicyclic: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt as stop:

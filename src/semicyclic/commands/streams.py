@@ -206,21 +206,21 @@ def predict(
     check_installed()
     from semicyclic.data.inputs import Inputs
     from semicyclic.data.parse import Options
-    from semicyclic.data.tables import SUFFIXES, format_of
-    from semicyclic.show import streams as show
+    from semicyclic.data.tables import format_by_name
+    from semicyclic.show import terminal
     from semicyclic.store.modelfile import load
     from semicyclic.stream.predicting import answers, opened
 
     loaded = load(_model_file(model))
     inputs = Inputs(files, Options(format, encoding, tuple(ignore or ())))
-    if out is not None and out.suffix.lower() not in SUFFIXES:
+    kind = "csv" if out is None else format_by_name(out)
+    if kind is None or (out is not None and out.suffix == ".gz"):
         raise ValueError(f"--out {out}: name it .csv, .jsonl or .parquet, so that its format is known")
-    kind = "csv" if out is None else format_of(out, Options())
     if out is not None and not out.parent.is_dir():
         raise FileNotFoundError(f"--out {out}: there is no folder {out.parent}")
     console = Console(stderr=True)
     started, rows, empty, left_out = time.perf_counter(), 0, 0, 0
-    with show.bar(console) as tell, opened(out, kind, sys.stdout.buffer) as writer:
+    with terminal.progress(console) as tell, opened(out, kind, sys.stdout.buffer) as writer:
         for answered in answers(loaded, inputs, skip=bad == "skip"):
             writer.write(answered)
             rows += answered.table.num_rows

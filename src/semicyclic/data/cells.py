@@ -31,6 +31,22 @@ def is_text(column: Column) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
+def is_number(kind: Any) -> bool:
+    """Whether a type is one of numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_plain(kind: Any) -> bool:
+    """Whether cells of a type are numbers, true and false, texts, or nothing at all."""
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    return bool(is_number(kind) or text or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+
+
+def value_type(kind: Any) -> Any:
+    """A type, or that of the values of a dictionary."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def there(column: Column) -> Array:
     """Which cells are not missing."""
     if column.null_count == 0:
@@ -131,12 +147,17 @@ def _as_written(values: Array) -> Array:
     left = np.isfinite(values) & (values != 0)
     exponent = np.zeros(len(values))
     exponent[left] = np.floor(np.log10(np.abs(values[left])))
-    for figures in (7, 8, 9):
+    # A text of six figures or fewer is found by six; next to 0, where the last bits are lost, by fewer.
+    dim = np.abs(values) < np.finfo(np.float32).tiny
+    for figures in range(1, 10):
+        tried = left if figures >= 6 else left & dim
+        if not tried.any():
+            continue
         power = figures - 1 - exponent
         with np.errstate(over="ignore", invalid="ignore"):
             up, down = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)
             found = np.where(power >= 0, np.round(values * up) / up, np.round(values / down) * down)
-            same = left & (found.astype(np.float32) == values.astype(np.float32))
+            same = tried & (found.astype(np.float32) == values.astype(np.float32))
         out[same] = found[same]
         left &= ~same
     return out

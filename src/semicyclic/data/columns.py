@@ -19,11 +19,14 @@ from semicyclic.data.cells import (
     Column,
     as_text,
     booleans,
+    is_number,
+    is_plain,
     is_text,
     known_texts,
     numbers,
     numeric_share,
     texts,
+    value_type,
 )
 from semicyclic.data.clock import BAD, NONE, moments
 from semicyclic.data.keys import tokens_of
@@ -197,11 +200,19 @@ def learn_columns(table: Any, wish: Wish) -> Columns:
     return Columns(clock, dict(sorted(kinds.items())), wish.label, label_kind, ignored)
 
 
+def check_types(columns: Columns, table: Any) -> None:
+    """Refuse a table in which a column is of a type that no cell of its kind can have."""
+    columns.clock.check(table)
+    for name, kind in columns.kinds.items():
+        _check_type(name, table.column(name).type, kind)
+    if columns.label is not None:
+        _check_type(columns.label, table.column(columns.label).type, "label")
+
+
 def _check_type(name: str, kind: Any, asked: str) -> None:
-    """Refuse what no cell of a type can be."""
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    odd = pa.types.is_nested(plain) or pa.types.is_binary(plain) or pa.types.is_large_binary(plain)
-    if odd or (asked in (NUMBER, "label") and pa.types.is_temporal(plain)):
+    plain = value_type(kind)
+    timely = pa.types.is_timestamp(plain) or pa.types.is_date(plain) or pa.types.is_time(plain)
+    if not is_plain(plain) and not (timely and asked in (CATEGORY, TEXT)):
         raise ValueError(f"column {name!r} is of type {kind}: it cannot be a {asked}")
 
 
@@ -218,7 +229,7 @@ def _kind(column: Column) -> str:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _kind(column.dictionary_decode())
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if is_number(kind):
         return NUMBER
     if pa.types.is_boolean(kind):
         return BOOLEAN

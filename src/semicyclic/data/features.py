@@ -12,6 +12,7 @@ those of a dictionary, which a first pass has made.
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -218,6 +219,10 @@ class Names:
         """Where columns stand that were never seen; they count as seen now."""
         where = np.empty(len(columns), np.int64)
         return [int(at) for at in where[: k.first_seen(columns, self.seen, where)]]
+
+    def first(self, count: int) -> dict[str, str]:
+        """The first so many names by column, as JSON has them."""
+        return {str(column): name for column, name in sorted(islice(self.names.items(), count))}
 
     def add(self, column: int, name: str) -> None:
         """Remember a name, if there is room."""

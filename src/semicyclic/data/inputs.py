@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from semicyclic.data.parse import Options
-from semicyclic.data.tables import SUFFIXES, Batch, Place, check_print, open_table
+from semicyclic.data.tables import Batch, Place, check_print, format_by_name, open_table
 
 STDIN = "-"
 PLAIN = Options()
@@ -67,10 +67,6 @@ class Inputs:
         path = self.files[file]
         return "standard input" if path is None else path.name
 
-    def size(self) -> int:
-        """All bytes that there are, as far as that is known."""
-        return sum(path.stat().st_size for path in self.files if path is not None)
-
     def parts(self, mark: Mark) -> Iterator[Part]:
         """Everything from a mark on."""
         if len(mark.places) > len(self.files):
@@ -118,7 +114,7 @@ class Inputs:
                 inside = [
                     one for one in path.iterdir() if one.is_file() and not one.name.startswith((".", "_"))
                 ]
-                fit = [one for one in inside if self.options.format or _known(one)]
+                fit = [one for one in inside if self.options.format or format_by_name(one)]
                 fit.sort(key=lambda one: one.name)
                 found.extend(fit)
             elif path.is_file():
@@ -128,10 +124,3 @@ class Inputs:
         if found.count(None) > 1:
             raise ValueError("standard input can be read once only: give '-' once")
         return found
-
-
-def _known(path: Path) -> bool:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    return bool(suffixes) and suffixes[-1] in SUFFIXES

@@ -55,13 +55,22 @@ class Labels:
             codes = np.where(known[near] == labels, order[near], -1)
         return codes.astype(np.float64), np.asarray(codes < 0)
 
+    def new_classes(self, labels: Any, row: Array, unknown: Array) -> list[tuple[int, str]]:
+        """What is wrong with rows whose class is not among those known."""
+        where = np.flatnonzero(unknown)
+        values = labels[where].tolist() if isinstance(labels, np.ndarray) else labels.take(where).to_pylist()
+        known = ", ".join(repr(each) for each in self.classes)
+        what = f"is new, the classes are {known}: name them all with --classes"
+        return [(int(row[at]), f"label {value!r} {what}") for at, value in zip(where, values, strict=True)]
+
     def loss_scale(self) -> float:
         """By what a loss of scaled labels is multiplied to be one of the labels themselves."""
         return self.scale**2 if self.loss == squared else self.scale
 
-    def named(self) -> str:
-        """The classes, for messages."""
-        return ", ".join(repr(each) for each in self.classes)
+
+def class_name(value: Any) -> str:
+    """A class as people write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, ...]) -> Labels:

@@ -19,7 +19,7 @@ LONG_AGO = -(2**62)
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Rows on their way: tidy features, times, labels, and the file and row they stand in.
+    """Rows on their way: tidy features, times, labels.
 
     key: the time by which they are sorted: their own, or for late rows that are used, the stream's.
     """
@@ -28,8 +28,6 @@ class Held:
     ticks: Array
     key: Array
     label: Array
-    file: Array
-    row: Array
 
     def __len__(self) -> int:
         return len(self.ticks)

@@ -67,12 +67,16 @@ def format_of(path: Path, options: Options) -> str:
     """csv, jsonl or parquet, as asked or by the file's name."""
     if options.format is not None:
         return options.format
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes and suffixes[-1] == ".gz":
-        suffixes.pop()
-    if not suffixes or suffixes[-1] not in SUFFIXES:
+    found = format_by_name(path)
+    if found is None:
         raise ValueError(f"{path}: cannot tell its format by its name: say --format csv, jsonl or parquet")
-    return SUFFIXES[suffixes[-1]]
+    return found
+
+
+def format_by_name(path: Path) -> str | None:
+    """The format that a file's name tells, zipped or not."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
 def open_table(

@@ -9,7 +9,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semicyclic.data.cells import Column, as_text, is_text, numbers, texts, there
+from semicyclic.data.cells import (
+    Column,
+    as_text,
+    is_number,
+    is_plain,
+    is_text,
+    numbers,
+    texts,
+    there,
+    value_type,
+)
 from semicyclic.data.clock import BAD, NAIVE, NONE, SECOND, ZONED, clock_times, moments
 from semicyclic.data.keys import MISSING_WORDS
 from semicyclic.method.zone import EARLIEST, EPOCH, LATEST, from_wall, zone_info
@@ -52,6 +62,18 @@ class Clock:
     def from_json(value: Any) -> "Clock":
         zone_info(value["zone"])
         return Clock(tuple(value["columns"]), str(value["form"]), str(value["zone"]))
+
+    def check(self, table: Any) -> None:
+        """Refuse a table whose times are of a type that cannot be read in this form."""
+        for at, name in enumerate(self.columns):
+            kind = value_type(table.column(name).type)
+            timely = pa.types.is_timestamp(kind) or pa.types.is_date(kind)
+            if self.form in ("local", "zoned") or (self.form == "date and hour" and at == 0):
+                fine = timely or (is_plain(kind) and not is_number(kind))
+            else:
+                fine = is_plain(kind) or (at == 1 and pa.types.is_time(kind))
+            if not fine:
+                raise ValueError(f"column {name!r} is of type {kind}, and times are told as {self.form}")
 
     def read(self, table: Any) -> Times:
         """The times of a table's rows."""

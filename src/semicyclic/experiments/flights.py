@@ -19,13 +19,14 @@ from semicyclic.experiments.summary import beyond
 from semicyclic.files import read
 from semicyclic.method import basis, train
 from semicyclic.method.evaluate import paired
+from semicyclic.method.learn import iterate
 from semicyclic.method.loss import logistic
+from semicyclic.method.model import Pluralistic
 from semicyclic.method.pack import Order, Packed, encode, nothing, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Schedule
 from semicyclic.method.step import adagrad
-from semicyclic.stream.scored import weights_now
 
 Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
@@ -205,7 +206,7 @@ def _by_block(weights: Array, rows: Rows) -> Array:
     """[m] the mean log loss of every block's rows under that block's weights."""
     assert rows.block is not None
     target, _ = encode(rows.labels, logistic, CLASSES)
-    loss = logistic.value(_score(weights, rows, rows.block).astype(np.float64), target)
+    loss = logistic.value(_score(weights, rows), target)
     return np.array(_means(loss, rows.block, BLOCKS))
 
 
@@ -230,7 +231,7 @@ def calendar_losses(flights: Flights, names: Collection[str], *, tell: Tell) -> 
         narrow, wide = rows[own], known[own]
         for name, loss in losses.items() if day else ():
             score = _answer(name, runs[OF_ONE.get(name, name)], wide if name == "hour" else narrow)
-            loss[own] = logistic.value(score.astype(np.float64), target[own])
+            loss[own] = logistic.value(score, target[own])
         for name in runs:
             runs[name] = train.more(runs[name], wide if name == "hour" else narrow)
     return losses
@@ -252,16 +253,13 @@ def _answer(name: str, run: Run, rows: Rows) -> Array:
         assert run.log.running is not None
         weights = np.swapaxes(run.log.running.mean, 1, 2)
     else:
-        weights = np.stack([weights_now(run, i).T for i in range(BLOCKS)])
-    return _score(weights, rows, rows.block)
+        weights = np.stack([iterate(run, i).T for i in range(BLOCKS)])
+    return _score(weights, rows)
 
 
-def _score(weights: Array, rows: Rows, block: Array) -> Array:
-    from semicyclic.method.kernels import score_rows
-
-    out = np.empty((len(rows), 1), rows.values.dtype)
-    score_rows((rows.indptr, rows.indices, rows.values), np.ascontiguousarray(weights), block, out)
-    return out[:, 0]
+def _score(weights: Array, rows: Rows) -> Array:
+    """The scores of rows, each by the weights of its block."""
+    return Pluralistic(weights, BLOCKS, logistic).score(rows).astype(np.float64)
 
 
 def calendar_results(flights: Flights, losses: dict[str, Array]) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
             done = reached
         if model >= 0:
             assert run.reservoir is not None
-            run.reservoir.kept[model] = _in_play(run, block, float(toss[stop]) if len(toss) else None)
+            run.reservoir.kept[model] = iterate(run, block, float(toss[stop]) if len(toss) else None)
     if run.bets is not None:
         check_factors(run.bets)
     if not np.isfinite(state.vectors).all():
@@ -142,13 +142,13 @@ def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
     return replace(run, weighted=run.weighted or len(layout.weights) > 0)
 
 
-def _in_play(run: Run, block: int, toss: float | None) -> Array:
-    """The iterate in force in a block; of hedged chains, their mixture or the one drawn."""
+def iterate(run: Run, block: int, toss: float | None = None) -> Array:
+    """[d+1, C] the iterate in force in a block; of hedged chains, their mixture or the one drawn."""
     if run.bets is None:
         return in_force(run.log.plan, run.state, block)
     blocks = len(run.bets.share)
     parts = [in_force(run.log.plan, run.state, e * blocks + block) for e in range(run.log.experts)]
-    return np.tensordot(in_play(run.bets, block, toss), parts, axes=1)
+    return np.asarray(np.tensordot(in_play(run.bets, block, toss), parts, axes=1))
 
 
 def _is_traced(run: Run, packed: Packed) -> bool:

@@ -5,57 +5,28 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from semicyclic.data.labels import class_name
+from semicyclic.show import terminal
+
+if TYPE_CHECKING:
+    from semicyclic.stream.training import News
+
 Results = Mapping[str, Any]
 
 
-class News(Protocol):
-    """What training tells while it is at work."""
-
-    @property
-    def share(self) -> float: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def seconds(self) -> float: ...
-    @property
-    def loss(self) -> float: ...
-    @property
-    def block(self) -> str: ...
-    @property
-    def what(self) -> str: ...
-
-
 @contextmanager
-def bar(console: Console) -> Iterator[Callable[[float, str], None]]:
-    """A bar on a terminal; silence in a pipe."""
-    if not console.is_terminal:
-        yield lambda _, __: None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=20), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True) as shown:
-        task = shown.add_task("starting", total=None)
-
-        def tell(share: float, what: str) -> None:
-            shown.update(task, total=1.0 if share > 0 else None, completed=share, description=what)
-
-        yield tell
-
-
-@contextmanager
-def progress(console: Console) -> Iterator[Callable[[News], None]]:
+def progress(console: Console) -> Iterator[Callable[["News"], None]]:
     """Rows a second, progressive loss and the block that the stream is in."""
-    with bar(console) as tell:
+    with terminal.progress(console) as tell:
 
-        def news(now: News) -> None:
+        def news(now: "News") -> None:
             words = [now.what]
             if now.rows:
                 words = [f"{now.rows:,} rows", f"{now.rows / max(now.seconds, 1e-9):,.0f}/s"]
@@ -95,7 +66,7 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
     for kind in sorted(kinds):
         say(f"{kind}: {', '.join(kinds[kind])}")
     if results["classes"]:
-        say(f"classes: {', '.join(_shown(each) for each in results['classes'])}")
+        say(f"classes: {', '.join(class_name(each) for each in results['classes'])}")
     when = results["columns"]["when"]
     say(f"times: {' and '.join(when['columns'])}, {_form(when)}; {_span(results, zone)}")
     size = memory["bytes"] / 1e6
@@ -129,7 +100,11 @@ def model(console: Console, path: Path, found: Results) -> None:
 
     say(
         f"{path}: {len(found['blocks'])} blocks, {found['columns']:,} columns, loss {found['loss']}"
-        + (f", classes {', '.join(_shown(each) for each in found['classes'])}" if found["classes"] else "")
+        + (
+            f", classes {', '.join(class_name(each) for each in found['classes'])}"
+            if found["classes"]
+            else ""
+        )
     )
     if found["progressive"] is not None:
         table = Table(title="Progressive loss of its chain")
@@ -148,7 +123,7 @@ def model(console: Console, path: Path, found: Results) -> None:
             table.add_column(head, justify="right" if head == "weight" else "left")
         for each in found["differences"]:
             high, low = each["highest"], each["lowest"]
-            name = each["feature"] + (f" ({_shown(each['class'])})" if "class" in each else "")
+            name = each["feature"] + (f" ({class_name(each['class'])})" if "class" in each else "")
             table.add_row(
                 escape(name), high["block"], f"{high['weight']:+.4f}", low["block"], f"{low['weight']:+.4f}"
             )
@@ -232,7 +207,3 @@ def _length(ticks: int) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f}{unit}"
     return f"{seconds:g}s"
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

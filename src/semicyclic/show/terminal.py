@@ -23,8 +23,11 @@ def progress(console: Console) -> Iterator[Tell]:
 
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=1.0)
-        yield lambda done, what: bar.update(task, completed=done, description=what)
+        # What has not begun, or comes from a pipe, is of unknown length.
+        task = bar.add_task("starting", total=None)
+        yield lambda done, what: bar.update(
+            task, total=1.0 if done > 0 else None, completed=done, description=what
+        )
 
 
 def reproduction(results: Results) -> Table:

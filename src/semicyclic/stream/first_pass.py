@@ -2,14 +2,12 @@
 
 from dataclasses import replace
 
-import numpy as np
-
-from semicyclic.data.columns import check_columns
 from semicyclic.data.dictionary import FirstPass
 from semicyclic.data.features import Features
 from semicyclic.data.inputs import Inputs, Mark
+from semicyclic.data.tidied import tidied
 from semicyclic.stream.job import Job
-from semicyclic.stream.reading import Reading, aligned
+from semicyclic.stream.reading import Reading
 
 
 def after_first_pass(job: Job, inputs: Inputs, opened: Reading) -> Reading:
@@ -22,13 +20,7 @@ def after_first_pass(job: Job, inputs: Inputs, opened: Reading) -> Reading:
         raise ValueError("--first-pass reads the input twice: it cannot be standard input, nor be followed")
     seen = FirstPass(opened.columns)
     for part in inputs.parts(Mark()):
-        table = aligned(part.batch, opened.columns)
-        try:
-            check_columns(opened.columns.names, table.column_names)
-        except ValueError as error:
-            raise ValueError(f"{inputs.name(part.file)}: {error}") from None
-        tidy = opened.columns.tidy(table, np.asarray(part.batch.row))
-        seen.add(tidy.table)
+        seen.add(tidied(opened.columns, part, inputs.name(part.file)).table)
     scales = seen.scales(job.bins)
     features = seen.features(scales)
     most = 1 << job.budget(opened.labels.loss.outputs).bits

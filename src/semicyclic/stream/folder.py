@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,6 @@ def write_state(folder: Path, job: Job, reading: Reading, names: Names, run: Run
     for name, held in (("queue", reading.queue), ("held", reading.order.held)):
         if held is not None and len(held):
             arrays[name] = np.frombuffer(_packed(held), np.uint8)
-    known = list(names.names.items())[: reading.named]
     about = {
         "job": job.to_json(),
         "features": reading.features.to_json(),
@@ -72,7 +72,8 @@ def write_state(folder: Path, job: Job, reading: Reading, names: Names, run: Run
         "counts": list(reading.counts),
         "mark": reading.mark.to_json(),
         "first": reading.first,
-        "names": {str(column): name for column, name in known},
+        # In the order in which they were found, which `named` counts.
+        "names": list(islice(names.names.items(), reading.named)),
         "examples": list(reading.examples),
     }
     write_checkpoint(folder / CHECKPOINT, arrays, about)
@@ -80,9 +81,8 @@ def write_state(folder: Path, job: Job, reading: Reading, names: Names, run: Run
 
 def read_state(folder: Path, job: Job) -> tuple[Reading, Names, Run, Scored]:
     """What `write_state` wrote, of a run that was told the same."""
-    path = folder / CHECKPOINT
-    arrays, about = read_checkpoint(path)
-    try:
+    arrays, about = read_checkpoint(folder / CHECKPOINT)
+    with _readable(folder / CHECKPOINT):
         now = json.loads(json.dumps(job.to_json()))
         other = differences(about["job"], now)
         if other:
@@ -92,18 +92,20 @@ def read_state(folder: Path, job: Job) -> tuple[Reading, Names, Run, Scored]:
                 "another --out"
             )
         return _state(arrays, about, job)
-    except (KeyError, TypeError, AttributeError, IndexError, pa.ArrowInvalid, OverflowError) as error:
-        raise Unreadable(
-            f"{path}: not a checkpoint of this kind, or a damaged one ({error!r:.200})"
-        ) from None
 
 
 def read_run(folder: Path) -> Run:
     """The run of a folder, told as it was told then."""
-    path = folder / CHECKPOINT
-    arrays, about = read_checkpoint(path)
-    try:
+    arrays, about = read_checkpoint(folder / CHECKPOINT)
+    with _readable(folder / CHECKPOINT):
         return _state(arrays, about, Job.from_json(about["job"]))[2]
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """One kind of error for a checkpoint that lacks something or holds something else."""
+    try:
+        yield
     except (KeyError, TypeError, AttributeError, IndexError, pa.ArrowInvalid, OverflowError) as error:
         raise Unreadable(
             f"{path}: not a checkpoint of this kind, or a damaged one ({error!r:.200})"
@@ -115,7 +117,7 @@ def _state(arrays: Arrays, about: dict[str, Any], job: Job) -> tuple[Reading, Na
     late = Late(**about["late"])
     order = Order(job.lateness, job.use_late, int(about["newest"]), _unpacked(arrays.get("held")), late)
     names = Names(np.zeros(features.width, bool))
-    for column, name in about["names"].items():
+    for column, name in about["names"]:
         names.names[int(column)] = str(name)
         names.seen[int(column)] = True
     reading = Reading(

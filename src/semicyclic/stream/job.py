@@ -4,14 +4,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from semicyclic.data.columns import Wish
+from semicyclic.data.tidied import START
 from semicyclic.method import step, train
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import nothing
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Schedule
 
-# How many rows the features, classes and scales are learnt from.
-START = 1 << 14
 # No more rows than this are learnt from at once, and never those of two cycles.
 CHUNK = 1 << 15
 METHODS = ("pluralistic", "separate", "residual", "hedged", "consensus")

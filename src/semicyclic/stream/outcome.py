@@ -52,8 +52,7 @@ def model_of(job: Job, reading: Reading, names: Names, run: Run, scored: Scored 
         # In double precision: a mean of millions leaves single precision no decimals.
         held = held * np.float64(labels.scale)
         held[..., -1] += labels.mean
-    known = dict(sorted(list(names.names.items())[: reading.named]))
-    features = {**reading.features.to_json(), "names": {str(column): name for column, name in known.items()}}
+    features = {**reading.features.to_json(), "names": names.first(reading.named)}
     return replace(
         model,
         held=held,

@@ -14,21 +14,19 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from semicyclic.data.columns import check_columns
 from semicyclic.data.features import Features
 from semicyclic.data.inputs import Inputs, Mark, Part
+from semicyclic.data.labels import class_name
+from semicyclic.data.tidied import refuse_first, tidied
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Schedule
 from semicyclic.store.safely import placing
 from semicyclic.stream.ahead import ahead
-from semicyclic.stream.reading import aligned
 
 Array = npt.NDArray[Any]
 
 BLOCK, PREDICTION, PROBABILITY, SCORE = "block", "prediction", "probability", "score"
-
-
 # Up to so many weights are looked up in a table rather than in frames.
 DENSE = 1 << 26
 
@@ -69,31 +67,24 @@ def answers(model: Pluralistic, inputs: Inputs, *, skip: bool) -> Iterator[Answe
 
 
 def _answered(model: Pluralistic, features: Features, inputs: Inputs, part: Part, *, skip: bool) -> Answered:
-    batch, columns = part.batch, features.columns.without_label()
-    name = inputs.name(part.file)
-    table = aligned(batch, columns)
-    try:
-        check_columns(columns.names, table.column_names)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    tidy = columns.tidy(table, np.arange(table.num_rows))
-    faults = sorted([*batch.faults, *((int(batch.row[at]), what) for at, what in tidy.faults)])
-    if faults and not skip:
-        row, what = faults[0]
-        raise ValueError(f"{name}, row {row:,}: {what}; or go on without an answer to it: --bad skip")
-    n = table.num_rows
-    added = []
-    for column, values in _columns(model, features, tidy, n).items():
+    batch, name = part.batch, inputs.name(part.file)
+    tidy = tidied(features.columns.without_label(), part, name)
+    if not skip:
+        refuse_first(tidy, name, "or go on without an answer to it: --bad skip")
+    # Rows are numbered in order, and only in a file of texts does a number lack its row.
+    fine = np.searchsorted(batch.row, tidy.row)
+    table, added = batch.table, []
+    for column, values in _columns(model, features, tidy, fine, len(batch.row)).items():
         added.append(column if column not in batch.table.column_names else f"{column}_model")
         table = table.append_column(added[-1], values)
-    return Answered(table, added, batch.lines, len(tidy.faults), len(batch.faults), batch.share)
+    left_out = len(batch.faults)
+    return Answered(table, added, batch.lines, len(tidy.faults) - left_out, left_out, batch.share)
 
 
-def _columns(model: Pluralistic, features: Features, tidy: Any, n: int) -> dict[str, Any]:
-    """The answers to the rows that can be read; the others have none."""
+def _columns(model: Pluralistic, features: Features, tidy: Any, fine: Array, n: int) -> dict[str, Any]:
+    """The answers to the rows that can be read, `fine` of n; the others have none."""
     schedule = model.schedule
     assert isinstance(schedule, Schedule)
-    fine = tidy.row
     absent = np.ones(n, bool)
     absent[fine] = False
     labels = pa.array(list(schedule.labels))
@@ -116,17 +107,13 @@ def _columns(model: Pluralistic, features: Features, tidy: Any, n: int) -> dict[
         return out | {PREDICTION: pa.array(numbers, mask=absent)}
     code = (score > 0).astype(np.int64) if score.ndim == 1 else score.argmax(axis=1)
     chance = answer if answer.ndim == 1 else answer[np.arange(len(answer)), code]
-    names = pa.array([_shown(each) for each in model.classes])
+    names = pa.array([class_name(each) for each in model.classes])
     picked, sure = np.zeros(n, np.int64), np.zeros(n)
     picked[fine], sure[fine] = code, chance
     return out | {
         PREDICTION: names.take(pa.array(picked, mask=absent)),
         sure_of: pa.array(sure, mask=absent),
     }
-
-
-def _shown(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # ---------------------------------------------------------------------------- writing
@@ -160,15 +147,13 @@ class _Tables:
             self._lines(answered)
             return
         table = answered.table
-        if self.schema is None:
+        first = self.schema is None
+        if first:
             self.schema = table.schema
             if self.kind == "parquet":
                 # Numbers hardly repeat: a dictionary of them would be built for nothing.
                 texts = [field.name for field in self.schema if pa.types.is_string(field.type)]
                 self.writer = pq.ParquetWriter(self.file, self.schema, use_dictionary=texts or False)
-            first = True
-        else:
-            first = False
         table = self._fitting(table)
         if self.kind == "parquet":
             self.writer.write_table(table)

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from semicyclic.data.columns import Columns, check_columns, learn_columns
+from semicyclic.data.columns import Columns, Tidy, learn_columns
 from semicyclic.data.features import Features, Names, learn_scales
 from semicyclic.data.inputs import Mark, Part
 from semicyclic.data.labels import Labels, learn_labels
 from semicyclic.data.order import LONG_AGO, Held, Late, Order, joined
-from semicyclic.data.tables import Batch, stacked
+from semicyclic.data.tidied import first_rows, gathered, refuse_first, tidied
 from semicyclic.method.rows import Rows
 from semicyclic.stream.job import CHUNK, Job
 
@@ -31,12 +30,9 @@ LEAST, ROOM, WIDE = 12, 32, 20
 SOON = 2048
 # So many late rows at the start, and the file is in no order.
 MOST_LATE = 0.5
+REMEDY = "or leave such rows out with --bad skip"
 # How many refused rows are shown to people.
 EXAMPLES = 3
-
-
-class Refused(ValueError):
-    """A row that cannot be read, said with its file, its number and what to do."""
 
 
 class Counts(NamedTuple):
@@ -96,22 +92,15 @@ class Chunk(NamedTuple):
 
 def open_stream(job: Job, parts: Sequence[Part], name: Named) -> Reading:
     """What the stream's first rows tell: columns, scales, labels."""
-    tables, left = [], job.start
-    for part in parts:
-        if left > 0 and part.batch.table.num_rows:
-            tables.append(part.batch.table.slice(0, left))
-            left -= tables[-1].num_rows
-    if not tables:
+    sample = first_rows(parts, job.start)
+    if sample is None:
         raise ValueError(f"{name(0)}: there are no rows to learn from")
     where = f"{name(parts[0].file)}: "
     try:
-        sample = stacked(tables)
         columns = learn_columns(sample, job.wish)
-    except (ValueError, pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except ValueError as error:
         raise ValueError(where + str(error)) from None
-    tidy = columns.tidy(sample, np.arange(sample.num_rows))
-    if not job.skip:
-        _first_fault(job, parts, tidy.faults, name)
+    tidy = _tidy_start(job, columns, parts, name)
     _check_order(job, tidy.ticks, where)
     if len(tidy.ticks) == 0:
         why = tidy.faults[0][1] if tidy.faults else f"column {columns.label!r} is empty"
@@ -125,22 +114,16 @@ def open_stream(job: Job, parts: Sequence[Part], name: Named) -> Reading:
     return Reading(features, labels, Order(job.lateness, job.use_late))
 
 
-def _first_fault(job: Job, parts: Sequence[Part], faults: list[tuple[int, str]], name: Named) -> None:
-    """Refuse the first rows for what is wrong with them, before anything is said of their labels."""
-    begin = 0
+def _tidy_start(job: Job, columns: Columns, parts: Sequence[Part], name: Named) -> Tidy:
+    """The first rows made tidy; what is wrong with one is told before anything is said of the labels."""
+    held, left = [], job.start
     for part in parts:
-        own = part.batch.row[: job.start - begin]
-        wrong = [(int(own[at - begin]), what) for at, what in faults if 0 <= at - begin < len(own)]
-        last = int(own[-1]) if len(own) else 1
-        wrong += [(row, what) for row, what in part.batch.faults if row <= last]
-        if wrong:
-            raise refused(name(part.file), *min(wrong))
-        begin += len(own)
-
-
-def refused(file: str, row: int, what: str) -> Refused:
-    """What is wrong with a row, and what to do."""
-    return Refused(f"{file}, row {row:,}: {what}; or leave such rows out with --bad skip")
+        if left > 0:
+            held.append(tidied(columns, part, name(part.file), left))
+            left -= len(part.batch.row)
+            if not job.skip:
+                refuse_first(held[-1], name(part.file), REMEDY)
+    return gathered(held)
 
 
 def _check_order(job: Job, ticks: Array, where: str) -> None:
@@ -165,15 +148,6 @@ def _bits(job: Job, labels: Labels, wide: Features, table: Any) -> int:
     wide.encode(table, seen)
     found = int(seen.seen.sum())
     return min(most, max(LEAST, (ROOM * found).bit_length()))
-
-
-def aligned(batch: Batch, columns: Columns) -> Any:
-    """A batch's table; of JSON lines with a column of missing cells for every key that no object has."""
-    table = batch.table
-    for name in columns.names if batch.lenient else ():
-        if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(len(batch.row), pa.string()))
-    return table
 
 
 @dataclass
@@ -218,42 +192,25 @@ class Reader:
 
     def _taken(self, part: Part) -> tuple[Order, Held]:
         """Make rows tidy, count them, and put them in order."""
-        batch, reading = part.batch, self.reading
-        table = aligned(batch, reading.columns)
-        try:
-            check_columns(reading.columns.names, table.column_names)
-        except ValueError as error:
-            raise ValueError(f"{self.name(part.file)}: {error}") from None
-        tidy = reading.columns.tidy(table, batch.row)
+        batch, reading, name = part.batch, self.reading, self.name(part.file)
+        tidy = tidied(reading.columns, part, name)
         codes, unknown = reading.labels.codes(tidy.labels)
-        faults = [*batch.faults, *tidy.faults]
-        for at in np.flatnonzero(unknown).tolist():
-            value = tidy.labels[at].as_py() if hasattr(tidy.labels[at], "as_py") else tidy.labels[at].item()
-            known = reading.labels.named()
-            what = f"label {value!r} is new, the classes are {known}: name them all with --classes"
-            faults.append((int(tidy.row[at]), what))
-        faults.sort()
-        if faults and not self.job.skip:
-            number, what = faults[0]
-            raise refused(self.name(part.file), number, what)
-        rows = Held(
-            tidy.table,
-            tidy.ticks,
-            tidy.ticks,
-            codes,
-            np.full(len(codes), part.file, np.int32),
-            tidy.row,
-        )
+        if unknown.any():
+            tidy.faults.extend(reading.labels.new_classes(tidy.labels, tidy.row, unknown))
+            tidy.faults.sort()
+        if not self.job.skip:
+            refuse_first(tidy, name, REMEDY)
+        rows = Held(tidy.table, tidy.ticks, tidy.ticks, codes)
         if unknown.any():
             rows = rows.take(np.flatnonzero(~unknown))
         before = reading.counts
         counts = Counts(
             before.read + len(batch.row) + len(batch.faults),
             before.unlabelled + tidy.missing,
-            before.refused + len(faults),
+            before.refused + len(tidy.faults),
             before.shifted + tidy.shifted,
         )
-        shown = [f"{self.name(part.file)}, row {number:,}: {what}" for number, what in faults]
+        shown = [f"{name}, row {number:,}: {what}" for number, what in tidy.faults]
         first = min(reading.first, int(rows.ticks.min())) if len(rows) else reading.first
         examples = (*reading.examples, *shown[: EXAMPLES - len(reading.examples)])
         self.reading = replace(reading, counts=counts, first=first, examples=examples)
@@ -266,8 +223,7 @@ class Reader:
         if size > limit:
             raise ValueError(
                 f"{sum(map(len, waiting)):,} rows wait for late ones or for their labels, more than a "
-                "quarter "
-                "of --memory: choose a shorter --lateness or --label-delay, or more --memory"
+                "quarter of --memory: choose a shorter --lateness or --label-delay, or more --memory"
             )
 
     # ------------------------------------------------------------------ cut into chunks

@@ -68,6 +68,14 @@ class Pace:
         self.next = now + (max(self.every, (now - began) / SHARE) if self.every else 0.0)
 
 
+class State(NamedTuple):
+    """All that a run is made of between two chunks: what a checkpoint holds."""
+
+    reading: Reading
+    run: Run
+    scored: Scored
+
+
 @dataclass
 class Training:
     """A run at work in a folder."""
@@ -79,60 +87,47 @@ class Training:
     clock: Callable[[], float] = time.monotonic
     every: float = 2.0
     checkpoints: bool = True
-    run: Run | None = None
-    scored: Scored | None = None
     unsaved: bool = False
     learnt: int = 0
     began: float = 0.0
     told: float = -np.inf
     pace: dict[str, Pace] = field(default_factory=dict)
-    settled: tuple[Reading, Run, Scored] = field(init=False)
+    names: Names = field(init=False)
+    # Replaced by each chunk in one step, so that whoever interrupts finds what belongs together.
+    state: State | None = None
 
     def go(self, *, resume: bool) -> dict[str, Any]:
         """Read and learn everything there is; the results."""
         self.began = self.clock()
         self.pace = {name: Pace(self.clock, self.every) for name in (CHECKPOINT, MODEL)}
         self.pace[CHECKPOINT].saved(self.clock())
-        known = None
-        if resume and (self.folder / CHECKPOINT).exists():
-            known = read_state(self.folder, self.job)
-            if known[0].counts.read < self.job.start:
-                # Features were learnt from fewer rows than they should be, since there were no more.
-                known = None
-        if known is not None:
-            reading, names, self.run, self.scored = known
-            parts: Iterator[Part] = self.inputs.parts(reading.mark)
-        else:
-            self._tell(0.0, "reading the first rows")
-            reading, parts = self._opened()
-            names = Names.of(reading.features)
-            self.run = self.job.first_run(reading.features.width, reading.labels.loss)
-            self.scored = Scored.none(self.job.schedule.blocks)
-        reader = Reader(self.job, self.inputs.name, reading, names)
-        self.settled = reading, self.run, self.scored
+        state, parts = self._begin(resume)
+        self.state = state
+        reader = Reader(self.job, self.inputs.name, state.reading, self.names)
         try:
-            self._work(reader, parts, names)
+            state = self._work(state, reader.chunks(parts))
         except KeyboardInterrupt:
             # Asked to stop, politely: what was learnt since the last checkpoint need not be learnt again.
-            reading, self.run, self.scored = self.settled
-            if self.run.log.pages:
-                self._save_state(reading, names)
+            if self.state.run.log.pages:
+                self._save_state(self.state)
             raise
-        return self._end(reader, names)
+        return self._end(state, reader)
 
-    def _work(self, reader: Reader, parts: Iterator[Part], names: Names) -> None:
-        """Learn chunk by chunk, and save now and then."""
-        for item in ahead(reader.chunks(parts)):
-            if item is not None:
-                self._learn(item)
-                self.unsaved |= item.closes
-                if self.checkpoints and self.pace[CHECKPOINT].due():
-                    self._save_state(item.after, names)
-            if self.unsaved and (item is None or self.pace[MODEL].due()):
-                self._save_model(self.settled[0], names)
+    def _begin(self, resume: bool) -> tuple[State, Iterator[Part]]:
+        """Where an earlier run stood, or the beginning; and what is to be read from there."""
+        if resume and (self.folder / CHECKPOINT).exists():
+            reading, self.names, run, scored = read_state(self.folder, self.job)
+            # Else features were learnt from fewer rows than they should be, since there were no more.
+            if reading.counts.read >= self.job.start:
+                return State(reading, run, scored), self.inputs.parts(reading.mark)
+        self._tell(0.0, "reading the first rows")
+        reading, parts = self._opened()
+        self.names = Names.of(reading.features)
+        run = self.job.first_run(reading.features.width, reading.labels.loss)
+        return State(reading, run, Scored.none(self.job.schedule.blocks)), parts
 
     def _opened(self) -> tuple[Reading, Iterator[Part]]:
-        """Enough parts to know what the columns are; and all parts, these included."""
+        """What enough parts tell of the columns; and all parts, these included."""
         held: list[Part] = []
         rows = 0
         parts = self.inputs.parts(Mark())
@@ -147,61 +142,59 @@ class Training:
             opened = after_first_pass(self.job, self.inputs, opened)
         return opened, chain(held, parts)
 
-    def _learn(self, chunk: Chunk) -> None:
-        assert self.run is not None
-        assert self.scored is not None
+    def _work(self, state: State, chunks: Iterator[Chunk]) -> State:
+        """Learn chunk by chunk, and save now and then."""
+        for chunk in ahead(chunks):
+            if chunk is not None:
+                state = self.state = self._learnt(state, chunk)
+                self.unsaved |= chunk.closes
+                if self.checkpoints and self.pace[CHECKPOINT].due():
+                    self._save_state(state)
+            if self.unsaved and (chunk is None or self.pace[MODEL].due()):
+                self._save_model(state)
+        return state
+
+    def _learnt(self, state: State, chunk: Chunk) -> State:
+        run, scored = state.run, state.scored
         if chunk.arrived is not None:
-            self.scored = self.scored.add(self.run, chunk.arrived)
+            scored = scored.add(run, chunk.arrived)
         if chunk.rows is not None:
-            self.run = train.more(self.run, chunk.rows, ended=False)
+            run = train.more(run, chunk.rows, ended=False)
             self.learnt += len(chunk.rows)
-        # In one step, so that whoever interrupts finds what belongs together.
-        self.settled = chunk.after, self.run, self.scored
         block = int(self.job.schedule.place(np.array([chunk.ends])).block[0])
         self._tell(chunk.share, "learning", self.job.schedule.labels[block])
+        return State(chunk.after, run, scored)
 
-    def _save_model(self, reading: Reading, names: Names) -> None:
+    def _save_model(self, state: State) -> None:
         """The model as it stands, without what is held back."""
-        assert self.run is not None
         began = self.clock()
-        if self.run.log.pages:
-            save(model_of(self.job, reading, names, self.run, self.scored), self.folder / MODEL)
+        if state.run.log.pages:
+            save(model_of(self.job, state.reading, self.names, state.run, state.scored), self.folder / MODEL)
         self.unsaved = False
         self.pace[MODEL].saved(began)
 
-    def _save_state(self, reading: Reading, names: Names) -> None:
-        assert self.run is not None
-        assert self.scored is not None
+    def _save_state(self, state: State) -> None:
         began = self.clock()
-        write_state(self.folder, self.job, reading, names, self.run, self.scored)
+        write_state(self.folder, self.job, state.reading, self.names, state.run, state.scored)
         self.pace[CHECKPOINT].saved(began)
 
-    def _end(self, reader: Reader, names: Names) -> dict[str, Any]:
+    def _end(self, state: State, reader: Reader) -> dict[str, Any]:
         """The last checkpoint; then learn what was held back, and write what came of it all."""
-        reading = reader.reading
+        state = state._replace(reading=replace(reader.reading, named=len(self.names.names)))
         if self.checkpoints:
-            self._save_state(replace(reading, named=len(names.names)), names)
+            self._save_state(state)
         last = reader.rest()
-        assert self.run is not None
         if last is not None:
-            if last.arrived is not None:
-                assert self.scored is not None
-                self.scored = self.scored.add(self.run, last.arrived)
-            if last.rows is not None:
-                self.run = train.more(self.run, last.rows, ended=False)
-                self.learnt += len(last.rows)
-            reading = last.after
+            state = self._learnt(state, last)
         if (rows := reader.unscored()) is not None:
-            assert self.scored is not None
-            self.scored = self.scored.add(self.run, rows)
-        self.run = train.ended(self.run)
-        if not self.run.log.pages:
+            state = state._replace(scored=state.scored.add(state.run, rows))
+        reading, run, scored = state._replace(run=train.ended(state.run))
+        if not run.log.pages:
             raise ValueError("nothing was learnt: no row could be used, or no label has come yet")
         self._tell(1.0, "writing")
-        model = model_of(self.job, reading, names, self.run, self.scored)
-        results = results_of(self.job, self.inputs, reading, names, self.run, self.scored)
-        save(model, self.folder / MODEL)
-        put_text(self.folder / VISITS, visits_table(self.job, reading, self.run))
+        results = results_of(self.job, self.inputs, reading, self.names, run, scored)
+        save(model_of(self.job, reading, self.names, run, scored), self.folder / MODEL)
+        put_text(self.folder / VISITS, visits_table(self.job, reading, run))
         put_text(self.folder / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
         return results
 
@@ -211,6 +204,6 @@ class Training:
             return
         self.told = now
         loss = float("nan")
-        if self.run is not None and self.run.log.pages:
-            loss = self.run.progressive_loss()
+        if self.state is not None and self.state.run.log.pages:
+            loss = self.state.run.progressive_loss()
         self.tell(News(share, self.learnt, now - self.began, loss, block, what))
