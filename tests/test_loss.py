@@ -78,7 +78,7 @@ def test_compiled_slopes_and_values_are_those_of_the_loss(
         target = (rng.choice([-1.0, 1.0], n) if loss.classes else rng.normal(size=n)).astype(kind)
         flat_slope = np.empty(n + 2, kind)
         padded = np.r_[target[:1], target]
-        slopes(loss.code, loss.level, n, (score[:, 0], 0), (padded, 1), (flat_slope, 2), value)
+        slopes(loss.code, loss.level, n, score[:, 0], 0, padded, 1, flat_slope, 2, value)
         slope[:, 0] = flat_slope[2:]
         flat = score[:, 0]
     precise, exact = flat.astype(float), target.astype(float)

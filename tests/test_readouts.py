@@ -259,6 +259,49 @@ def trained_in_parts(made: Case, way: str, memory: int) -> sc.Run:
         return train.chain(parts, made.blocks, made.basis, **made.settings, **more, memory=memory)
 
 
+SWITCHES = [
+    ("plain", "trace"),
+    ("table, summing", "trace, running"),
+    ("trace", "table, lagging"),
+    ("trace, running", "trace"),
+]
+
+
+@pytest.mark.parametrize(("way", "then"), SWITCHES)
+@pytest.mark.parametrize("rule", ["sgd", "dual", "adagrad"])
+@given(seed=seeds, kind=st.sampled_from((*KINDS, "hedged")), cut=st.integers(1, 119), bare=st.booleans())
+@settings(max_examples=6, deadline=None)
+def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
+    way: str, then: str, rule: str, seed: int, kind: str, cut: int, bare: bool
+) -> None:
+    """Whatever its records were before and are afterwards, and where cycles are counted from the blocks."""
+    made = case(seed, kind="single" if kind == "hedged" else kind, rule=rule, n=120)
+    rows = made.rows.placed(made.rows.block) if bare else made.rows  # type: ignore[arg-type]
+    basis, told = made.basis, {**made.settings, "classes": tuple(np.unique(np.asarray(rows.labels)).tolist())}
+
+    def start(part: sc.Rows, **more: Any) -> sc.Run:
+        if kind == "hedged":
+            return train.hedged(part, made.blocks, **told, **more, ended=False)
+        return train.chain(part, made.blocks, basis, **told, **more, ended=False)
+
+    with streams.way(way) as more:
+        whole = train.more(start(rows[:cut], **more), rows[cut:], engine=more.get("engine"))
+        run = start(rows[:cut], **more)
+    folded = run.folded()
+    assert not folded.log.pages
+    if run.log.pages:
+        for name in ("mean", "last", "consensus"):
+            assert np.allclose(getattr(run, name)().weights, getattr(folded, name)().weights, atol=1e-9)
+    with streams.way(then) as more:
+        on = train.more(folded.folded(), rows[cut:])
+    for name in ("mean", "last", "consensus", "consensus_last"):
+        one, other = getattr(whole, name)().weights, getattr(on, name)().weights
+        assert np.allclose(one, other, rtol=0, atol=1e-9), name
+    assert np.allclose(whole.progressive(), on.progressive(), equal_nan=True)
+    kept = on.log.table()
+    assert (kept.cycle == whole.log.table().cycle[-len(kept.cycle) :]).all()
+
+
 @pytest.mark.parametrize("way", ["table, lagging", "trace"])
 def test_what_was_dropped_is_refused_naming_the_budget(way: str) -> None:
     made = case(1, n=200)

@@ -1,10 +1,9 @@
 """The chain, compiled. Same signature and same results as the plain one in `chain`.
 
 `line` is the common case, one vector in force and one score a row; `adaptive` the same with adaptive
-steps; `lifted` is everything else;
-`hedged` runs several chains of either kind side by side.
-Both follow the same plan: score the minibatch with the weights before its update, find the
-slopes, update, project; at the end of a visit write its record.
+steps; `lifted` is everything else; `hedged` runs several chains of the first or last kind side by side,
+`adaptive` does so itself. All follow the same plan: score the minibatch with the weights before its update,
+find the slopes, update, project; at the end of a visit write its record.
 """
 
 from typing import Any
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from semicyclic.method.adaptive import run_adaptive
 from semicyclic.method.bets import Bets
+from semicyclic.method.hedge import AdaHedge
 from semicyclic.method.hedged import run_hedged
 from semicyclic.method.jit import inline, jit
 from semicyclic.method.lifted import run_lifted
@@ -23,6 +23,8 @@ from semicyclic.method.step import ADAGRAD, SGD
 
 Array = npt.NDArray[Any]
 
+# What a run without a hedge has in place of one.
+NO_BETS = AdaHedge().first(1, 1)
 # This engine can write traces as well as tables.
 TRACES = True
 
@@ -50,8 +52,12 @@ def advance(
     summing = line and (running is not None or (page.is_table and _sums_iterates(layout, shape[0])))
     sums = np.zeros(shape[0] if summing else 0)
     lag = np.zeros(shape, state.vectors.dtype)
+    if _takes_adaptive(plan, state):
+        scratch = False, np.zeros((1, 0)), lag[None]
+        reached, records = run_adaptive(layout, plan, state, page, NO_BETS, np.zeros(0), scratch, span)
+        return int(reached), int(records)
     means = running or Running(np.zeros((0, *shape), state.vectors.dtype), np.zeros(0))
-    run = run_line if line else run_adaptive if _takes_adaptive(plan, state) else run_lifted
+    run = run_line if line else run_lifted
     reached, records = run(layout, plan, state, page, (sums, lag, *means), span)
     return int(reached), int(records)
 
@@ -72,7 +78,10 @@ def advance_hedged(
     summing = line and page.is_table and _sums_iterates(layout, shape[0])
     sums = np.zeros((experts, shape[0] if summing else 0))
     lag = np.zeros((experts, *shape), state.vectors.dtype)
-    reached, records = run_hedged(layout, plan, state, page, bets, toss, (line, sums, lag), span)
+    if _takes_adaptive(plan, state):
+        reached, records = run_adaptive(layout, plan, state, page, bets, toss, (True, sums, lag), span)
+    else:
+        reached, records = run_hedged(layout, plan, state, page, bets, toss, (line, sums, lag), span)
     return int(reached), int(records)
 
 

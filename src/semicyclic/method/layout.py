@@ -13,6 +13,8 @@ from semicyclic.method.prefetch import prefetch
 
 # Rows to be copied are asked for so many rows ahead.
 AHEAD = 16
+# A minibatch of fewer rows is left as it is: sorting it would cost more than it saves.
+FEW = 8
 # Rows this long or longer share a bucket: they are few, and their loops long enough.
 LONGEST = 64
 
@@ -33,12 +35,13 @@ def faults(indices: Any, values: Any, width: Any) -> Any:
 
 @jit
 def order_rows(indptr: Any, steps: Any, order: Any) -> Any:
-    """Fill `order` with the rows of each minibatch, shortest first; equal lengths keep order."""
+    """Fill `order` with the rows of each minibatch, shortest first; equal lengths and few rows keep order."""
     count = np.zeros(LONGEST + 1, np.int64)
     for t in range(len(steps) - 1):
         first, last = steps[t], steps[t + 1]
-        if last - first == 1:
-            order[first] = first
+        if last - first < FEW:
+            for r in range(first, last):
+                order[r] = r
             continue
         count[:] = 0
         for r in range(first, last):
@@ -78,13 +81,16 @@ def longest_row(starts: Any, values: Any, weights: Any, intercept: Any) -> Any:
 
 
 @jit
-def copy_rows(indptr: Any, indices: Any, values: Any, order: Any, packed: Any) -> Any:
-    """Copy the rows in their new order, columns narrowed to the layout's integers."""
+def copy_rows(indptr: Any, indices: Any, values: Any, order: Any, packed: Any, span: Any) -> Any:
+    """Copy the rows in their new order, columns narrowed to the layout's integers.
+
+    packed: where each row is to begin, as `begin_rows` found it, and room for columns and values.
+    span: which of the rows, in their new order, so that several threads can share the work.
+    """
     starts, columns, cells = packed
-    at = np.uint64(0)
-    starts[0] = 0
+    at = np.uint64(starts[span[0]])
     last = len(order) - 1
-    for k in range(len(order)):
+    for k in range(span[0], span[1]):
         prefetch(indptr, order[min(k + 2 * AHEAD, last)])
         soon = indptr[order[min(k + AHEAD, last)]]
         prefetch(indices, soon)
@@ -98,4 +104,3 @@ def copy_rows(indptr: Any, indices: Any, values: Any, order: Any, packed: Any) -
         for p in range(length):
             cells[at + p] = values[first + p]
         at += length
-        starts[k + 1] = at

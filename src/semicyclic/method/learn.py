@@ -83,6 +83,9 @@ def _numbered(run: Run, rows: Rows) -> Rows:
         before = int(place.block[-1]), int(place.cycle[-1])
     elif run.log.pages:
         before = int(run.log.pages[-1].block[-1]) % run.blocks, int(run.log.pages[-1].cycle[-1])
+    elif (past := run.log.past) is not None:
+        slot = int(past.order.argmax())
+        before = slot % run.blocks, int(past.cycle[slot])
     else:
         before = 0, 0
     first.cycle = before[1] + cycle + (first.block[0] < before[0])
@@ -98,7 +101,8 @@ def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
     """Run the chain over packed rows, changing the run's own state and log."""
     layout, plan, state, log = packed.layout, run.log.plan, run.state, run.log
     traced = engine.TRACES and not log.tables and _is_traced(run, packed)
-    if traced and run.bets is None and not log.pages and engine.keeps_running(layout, plan, state):
+    fresh = not log.pages and log.past is None
+    if traced and run.bets is None and fresh and engine.keeps_running(layout, plan, state):
         zeros = np.zeros((packed.blocks, *state.vectors.shape[1:]), state.vectors.dtype)
         log.running = Running(zeros, np.zeros(packed.blocks))
     total = int(layout.visits[-1])

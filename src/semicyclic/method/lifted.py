@@ -220,7 +220,7 @@ def lifted_step(
     if plan.loss == SOFTMAX:
         softmax_slopes(score[:count], target, slope[:count], value[:count])
     else:
-        slopes(plan.loss, plan.level, count, (score[:, 0], 0), (target, 0), (slope[:, 0], 0), value)
+        slopes(plan.loss, plan.level, count, score[:, 0], 0, target, 0, slope[:, 0], 0, value)
     weight = 1.0
     if len(layout.weights) > 0:
         total = 0.0

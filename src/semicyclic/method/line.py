@@ -64,7 +64,7 @@ def slopes_of(
     Returns the sum of its losses, its weight, and what the intercept is to be moved by.
     """
     slope, to = results
-    slopes(plan.loss, plan.level, count, scores, (layout.targets, first), results, value)
+    slopes(plan.loss, plan.level, count, scores[0], scores[1], layout.targets, first, slope, to, value)
     weight = 1.0
     if len(layout.weights) > 0:
         total = 0.0

@@ -1,7 +1,10 @@
 """Rows cut into visits and minibatches, and laid out for the chain: once, for many runs."""
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +17,9 @@ from semicyclic.method.schedule import Located, Schedule, visits
 
 Array = npt.NDArray[Any]
 Classes = tuple[Any, ...]
+
+# Below this many cells a second thread costs more than it saves.
+MANY = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +201,11 @@ def _lay_out(rows: Rows, targets: Array, steps: Array, given: Array | None) -> L
     cells = int(begin[-1])
     starts, columns = np.empty(n + 1, np.int64), np.empty(cells, kind)
     values = np.empty(cells, rows.values.dtype)
-    layout.copy_rows(rows.indptr, rows.indices, rows.values, order, (starts, columns, values))
+    layout.begin_rows(rows.indptr, order, starts)
+    threads = (os.cpu_count() or 1) if cells >= MANY else 1
+    copy = partial(layout.copy_rows, rows.indptr, rows.indices, rows.values, order, (starts, columns, values))
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(copy, pairwise(np.linspace(0, n, threads + 1).astype(np.int64).tolist())))
     weights = np.zeros(0, values.dtype) if rows.weight is None else rows.weight[order]
     none = np.zeros(0, np.int64)
     return Layout(columns, values, starts, targets[order].astype(values.dtype), weights, steps, none, none)

@@ -241,14 +241,17 @@ class Log:
         return vectors, squares
 
     def _drop(self) -> None:
-        """Fold the pages of the older half of the cycles into the past."""
+        """Drop the pages of the older half of the cycles."""
         cycles = np.unique(np.concatenate([kept.cycle for kept in self.pages]))
         boundary = cycles[len(cycles) // 2]
         # The experts' pages of the same steps are dropped together.
         firsts = self.pages[:: self.experts]
         older = [kept.cycle.max(initial=boundary - 1) < boundary for kept in firsts]
         count = min(max(older.index(False) if False in older else len(older), 1), len(firsts) - 1)
-        count *= self.experts
+        self.fold(count * self.experts)
+
+    def fold(self, count: int) -> None:
+        """Fold the oldest pages into the past: of their records each block's mean and last iterate remain."""
         old = replace(self, pages=self.pages[:count], past=None, running=None)
         table, blocks = old.table(), len(self.plan.chain)
         member = own_models(blocks)

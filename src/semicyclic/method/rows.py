@@ -117,7 +117,7 @@ class Rows:
             size = int(part.indptr[-1])
             part.indices, part.values = np.empty(size, self.indices.dtype), np.empty(size, self.values.dtype)
             copied = part.indptr, part.indices, part.values
-            copy_rows(self.indptr, self.indices, self.values, chosen, copied)
+            copy_rows(self.indptr, self.indices, self.values, chosen, copied, (0, len(chosen)))
         for name in ("labels", "weight", "when", "block", "cycle"):
             column = getattr(self, name)
             setattr(part, name, None if column is None else column[chosen])

@@ -193,6 +193,18 @@ class Run:
             raise ValueError("cut the run itself anew, not a consensus or an already coarser one")
         return replace(self, schedule=schedule, member=member, reservoir=None, is_view=True)
 
+    def folded(self) -> "Run":
+        """The same run without its records: `mean` and `last` stay, and it can go on; the rest is gone.
+
+        For runs that are to be small: what remains is a few vectors for each block.
+        """
+        log = self.log.copy()
+        if log.pages:
+            log.fold(len(log.pages))
+        # What follows is traced from here.
+        log.start, log.squares, log.running = self.state.vectors.copy(), self.state.squares.copy(), None
+        return replace(self, log=log)
+
     # ---------------------------------------------------------------- progressive loss
 
     def progressive(self) -> Array:

@@ -65,17 +65,27 @@ def _log_one_plus(x: Any) -> Any:
 
 
 @jit
-def slopes(loss: Any, level: Any, count: Any, scores: Any, targets: Any, results: Any, value: Any) -> Any:
+def slopes(
+    loss: Any,
+    level: Any,
+    count: Any,
+    score: Any,
+    first_score: Any,
+    target: Any,
+    first_target: Any,
+    slope: Any,
+    first_slope: Any,
+    value: Any,
+) -> Any:
     """Slope and value of a loss with one score, for the `count` rows of a minibatch.
 
-    scores, targets, results: (array, place of the first row). Whole arrays, since cutting
-    slices for every minibatch would cost as much as filling them.
+    Whole arrays, each with the place of the first row: cutting slices for every minibatch, or
+    taking arrays out of tuples, would cost as much as filling them.
     """
-    score, target, slope = scores[0], targets[0], results[0]
     # Unsigned, or every index would first be tested for being negative, and nothing vectorise.
-    from_score = np.uint64(scores[1])
-    from_target = np.uint64(targets[1])
-    to = np.uint64(results[1])
+    from_score = np.uint64(first_score)
+    from_target = np.uint64(first_target)
+    to = np.uint64(first_slope)
     one = score.dtype.type(1.0)
     zero = score.dtype.type(0.0)
     if loss == LOGISTIC:
