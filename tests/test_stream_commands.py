@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import semicyclic as sc
-from semicyclic.commands import units
+from semicyclic import units
 from semicyclic.experiments import flights
 from semicyclic.show.demo import said
 from semicyclic.stream.folder import MODEL, RESULTS
@@ -315,11 +315,13 @@ def test_what_is_no_length_is_refused(text: str) -> None:
 def test_sizes_and_schedules() -> None:
     assert units.size("--m", "1GB") == 10**9
     assert units.size("--m", "1.5 MiB") == 3 * 2**19
-    assert units.schedule("daily:6", "UTC") == sc.Schedule.daily(6)
-    assert units.schedule("weekly:7", "Asia/Tokyo") == sc.Schedule.weekly(7, zone="Asia/Tokyo")
-    assert units.schedule("daily:6,13:30,22", "UTC") == sc.Schedule.daily(edges=["06:00", "13:30", "22:00"])
-    assert units.schedule("weekly:Mon 08:00,Sat 08:00", "UTC").blocks == 2
-    assert units.schedule("every:90min:3", "UTC") == sc.Schedule.every(5400, 3)
+    assert units.schedule("--schedule", "daily:6", "UTC") == sc.Schedule.daily(6)
+    assert units.schedule("--schedule", "weekly:7", "Asia/Tokyo") == sc.Schedule.weekly(7, zone="Asia/Tokyo")
+    assert units.schedule("--schedule", "daily:6,13:30,22", "UTC") == sc.Schedule.daily(
+        edges=["06:00", "13:30", "22:00"]
+    )
+    assert units.schedule("--schedule", "weekly:Mon 08:00,Sat 08:00", "UTC").blocks == 2
+    assert units.schedule("--schedule", "every:90min:3", "UTC") == sc.Schedule.every(5400, 3)
 
 
 # -------------------------------------------------------------------------------- the demo

@@ -9,6 +9,9 @@ model = run.mean()
 model.predict(new_rows)
 """
 
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
 from semicyclic.files import load_run, read
 from semicyclic.method import basis, hard, loss, measure, step, theory, train
 from semicyclic.method.average import Mean, merge
@@ -23,6 +26,11 @@ from semicyclic.method.schedule import Schedule, visits
 from semicyclic.method.train import Diverged
 from semicyclic.store.modelfile import Unreadable, load, save
 from semicyclic.version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from semicyclic.adapters.sklearn import CycleSplit as CycleSplit
+    from semicyclic.adapters.sklearn import SemiCyclicClassifier as SemiCyclicClassifier
+    from semicyclic.adapters.sklearn import SemiCyclicRegressor as SemiCyclicRegressor
 
 __all__ = [
     "AdaHedge",
@@ -57,3 +65,17 @@ __all__ = [
     "train",
     "visits",
 ]
+
+# These load scikit-learn, so only when asked for; without it they are not offered.
+ESTIMATORS = ("CycleSplit", "SemiCyclicClassifier", "SemiCyclicRegressor")
+if find_spec("sklearn") is not None:
+    __all__ += ESTIMATORS
+    __all__.sort(key=lambda name: (name.islower(), name))
+
+
+def __getattr__(name: str) -> Any:
+    if name in ESTIMATORS:
+        from semicyclic.adapters import sklearn
+
+        return getattr(sklearn, name)
+    raise AttributeError(f"module 'semicyclic' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Lengths of time, sizes and schedules, as people write them on a command line."""
+"""Lengths of time, sizes and schedules, as people write them; `option` is what they wrote it for."""
 
 import re
 from datetime import timedelta
@@ -40,7 +40,7 @@ def size(option: str, text: str) -> int:
     return round(float(found[1]) * BYTES[found[2]])
 
 
-def schedule(text: str, zone: str) -> Schedule:
+def schedule(option: str, text: str, zone: str) -> Schedule:
     """daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00, every:90min:3."""
     kind, _, rest = text.partition(":")
     try:
@@ -52,8 +52,8 @@ def schedule(text: str, zone: str) -> Schedule:
             ticks = length("period", period)
             return Schedule.every(timedelta(microseconds=ticks), **_blocks(rest), zone=zone)
     except ValueError as error:
-        raise ValueError(f"--schedule {text}: {error}") from None
-    raise ValueError(f"--schedule {text}: write daily:6, weekly:7, daily:06:00,13:30,22:00 or every:90min:3")
+        raise ValueError(f"{option} {text}: {error}") from None
+    raise ValueError(f"{option} {text}: write daily:6, weekly:7, daily:06:00,13:30,22:00 or every:90min:3")
 
 
 def _blocks(text: str) -> dict[str, Any]:

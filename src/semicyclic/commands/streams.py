@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
-from semicyclic.commands import units
+from semicyclic import units
 from semicyclic.commands.places import folder
 from semicyclic.commands.wishes import job_of
 from semicyclic.files import check_installed

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from semicyclic.commands import units
+from semicyclic import units
 
 if TYPE_CHECKING:
     from semicyclic.stream.job import Job
@@ -47,7 +47,7 @@ def job_of(told: dict[str, Any]) -> "Job":
         by_name(told["loss"])
     return Job(
         Wish(tuple(when), told["label"], told["zone"], told["when_format"], **kinds),
-        units.schedule(told["schedule"], told["zone"]),
+        units.schedule("--schedule", told["schedule"], told["zone"]),
         method=told["method"],
         loss=told["loss"],
         classes=tuple(told["classes"] or ()),

@@ -1,0 +1,13 @@
+"""For scikit-learn: `SemiCyclicClassifier`, `SemiCyclicRegressor`, and `CycleSplit` to validate by."""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError:
+    raise ImportError(
+        "the estimators need scikit-learn, which is not installed: pip install 'semicyclic[sklearn]'"
+    ) from None
+
+from semicyclic.adapters.sklearn.estimators import SemiCyclicClassifier, SemiCyclicRegressor
+from semicyclic.adapters.sklearn.split import CycleSplit
+
+__all__ = ["CycleSplit", "SemiCyclicClassifier", "SemiCyclicRegressor"]

@@ -1,0 +1,347 @@
+"""A classifier and a regressor that answer rightly at every hour, where scikit-learn is at home.
+
+The time of a row is a column of X, so that it reaches fit and prediction through every tool that
+passes X on: pipelines, searches, scorers, calibration.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.metrics import accuracy_score, r2_score
+from sklearn.utils import compute_class_weight
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
+
+from semicyclic.adapters.sklearn.base import SemiCyclic, loss_of
+from semicyclic.method import loss as losses
+from semicyclic.method.loss import Loss
+
+Array = npt.NDArray[Any]
+
+
+def _has_chances(estimator: Any) -> bool:
+    if loss_of(estimator.loss) != losses.logistic:
+        raise AttributeError(f"loss={estimator.loss!r} has no probabilities: use loss='logistic'")
+    return True
+
+
+class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
+    """A linear classifier for every block of the day, from one pass over the rows.
+
+    Parameters
+    ----------
+    time_column : str or int, default=None
+        The column of X with the time of each row, by name or position: datetimes of pandas, Polars or
+        NumPy, or epoch seconds in float64 or int64. It is taken off before the features are used.
+    block_column : str or int, default=None
+        Instead of a time, the column with the block of each row: numbers from 0 on, or names.
+    schedule : Schedule, str or int, default=None
+        How time is cut into blocks: "daily:6", "weekly:7", "daily:06:00,13:30,22:00", or a
+        `semicyclic.Schedule`; with blocks, their number. Unless given, six blocks a day, or as many as
+        there are numbers or names.
+    zone : str, default=None
+        The time zone of the schedule, where that is a text, and of times that name none. Otherwise
+        the schedule's own, and UTC.
+    method : {"hedged", "pluralistic", "separate", "residual", "consensus"}, default="hedged"
+        One chain with a mean for each block (pluralistic), a chain for each block (separate), a shared
+        chain and a difference for each block (residual), one model for all (consensus); or both of the
+        first two, hedged in each block.
+    loss : {"logistic", "hinge"} or Loss, default="logistic"
+        Of three classes and more, logistic is the cross-entropy of all of them.
+    step_size : "adaptive", float or Step, default="adaptive"
+        Steps per coordinate that shrink as gradients add up; a number for constant steps; or a rule
+        of `semicyclic.step`. Adaptive steps want features around 1.
+    batch_size : int, default=4
+        Rows a step.
+    passes : int, default=1
+        How often `fit` goes through the rows.
+    shuffle_within_blocks : bool, default=True
+        Whether `fit` shuffles the rows of each block among themselves, for a model that is to last: the
+        guarantee wants rows of one block in random order. Blocks come in their order either way.
+    average : {"mean", "tail", "last"} or int, default="mean"
+        What is read out: the mean of all iterates, of the last half of the cycles or of so many of them,
+        or the last iterate.
+    missing : {"raise", "consensus"}, default="raise"
+        What to do when the time of a row to predict is not known: refuse, or answer by the mean of the
+        blocks' models.
+    fit_intercept : bool, default=True
+    class_weight : dict, "balanced" or None, default=None
+    random_state : int, RandomState or None, default=None
+        For shuffling.
+
+    Attributes
+    ----------
+    classes_ : the classes. blocks_ : what the blocks are called. schedule_ : the schedule, or their number.
+    coef_, intercept_ : weights [m, C, d] and [m, C]; C is 1 for two classes.
+    models_ : the model of each block, by itself.
+    matrix_ : every model on every block's rows, of a sample of those learnt from last.
+    progressive_loss_ : the mean loss of each block's rows, each scored before it was learnt from.
+
+    Examples
+    --------
+    >>> from semicyclic import SemiCyclicClassifier
+    >>> model = SemiCyclicClassifier(time_column="when", schedule="daily:6", zone="Europe/Paris")
+    >>> model.fit(X, y).predict_proba(X_new)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        time_column: str | int | None = None,
+        block_column: str | int | None = None,
+        schedule: Any = None,
+        zone: str | None = None,
+        method: str = "hedged",
+        loss: Any = "logistic",
+        step_size: Any = "adaptive",
+        batch_size: int = 4,
+        passes: int = 1,
+        shuffle_within_blocks: bool = True,
+        average: Any = "mean",
+        missing: str = "raise",
+        fit_intercept: bool = True,
+        class_weight: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.time_column = time_column
+        self.block_column = block_column
+        self.schedule = schedule
+        self.zone = zone
+        self.method = method
+        self.loss = loss
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.passes = passes
+        self.shuffle_within_blocks = shuffle_within_blocks
+        self.average = average
+        self.missing = missing
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
+    ) -> "SemiCyclicClassifier":
+        """Learn from rows in order of time, whatever order they are given in.
+
+        when, blocks: the time or block of each row, where no column of X tells it.
+        """
+        self._check_settings()
+        X, y, where = self._features(X, y, self._told(when, blocks), reset=True)
+        self.classes_, code = np.unique(y, return_inverse=True)
+        check_classification_targets(self.classes_)
+        weight = self._weight(X, code, sample_weight)
+        self._learn_all(X, code, weight, where, self._loss_for())
+        return self
+
+    def partial_fit(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any = None,
+        sample_weight: Any = None,
+        *,
+        when: Any = None,
+        blocks: Any = None,
+    ) -> "SemiCyclicClassifier":
+        """Go on with rows that follow those before, in order of time, in chunks of any size.
+
+        classes: all classes there will be, at the first call.
+        """
+        self._check_settings()
+        first = not self.__sklearn_is_fitted__()
+        X, y, where = self._features(X, y, self._told(when, blocks), reset=first)
+        check_classification_targets(y)
+        if first:
+            if classes is None:
+                raise ValueError("classes must be passed on the first call to partial_fit.")
+            self.classes_ = np.unique(classes)
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes={classes!r} are not those of the first call: {self.classes_.tolist()}")
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                "class_weight='balanced' needs all rows at once: for partial_fit give a dictionary"
+            )
+        code = self._codes(y)
+        self._learn_more(X, code, self._weight(X, code, sample_weight), where, self._loss_for())
+        return self
+
+    def decision_function(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
+        """The score of each row: above 0 for the second class, or one for each of several classes."""
+        return self._scores(X, when, blocks)
+
+    def predict(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
+        """The class of each row."""
+        return self._answers(self._scores(X, when, blocks))
+
+    @available_if(_has_chances)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
+        """[n, C] the probability of each class."""
+        score = self._scores(X, when, blocks)
+        chance = self._loss_for().link(score)
+        return chance if chance.ndim == 2 else np.stack([1.0 - chance, chance], axis=1)
+
+    @available_if(_has_chances)  # type: ignore[untyped-decorator]
+    def predict_log_proba(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
+        """[n, C] the logarithm of the probability of each class."""
+        return np.asarray(np.log(self.predict_proba(X, when=when, blocks=blocks)))
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
+    ) -> float:
+        """The share of rows whose class is right."""
+        return float(
+            accuracy_score(y, self.predict(X, when=when, blocks=blocks), sample_weight=sample_weight)
+        )
+
+    _measure = staticmethod(accuracy_score)
+
+    def _answers(self, score: Array) -> Array:
+        code = (score > 0).astype(np.int64) if score.ndim == 1 else score.argmax(axis=1)
+        return np.asarray(self.classes_[code])
+
+    def _codes(self, labels: Any) -> Array:
+        """Labels as the numbers of their classes."""
+        code = np.searchsorted(self.classes_, labels).clip(0, len(self.classes_) - 1)
+        unknown = self.classes_[code] != labels
+        if np.any(unknown):
+            row = int(np.argmax(unknown))
+            label = np.asarray(labels)[row : row + 1].tolist()[0]
+            raise ValueError(
+                f"row {row} has the unknown label {label!r}: the classes are {self.classes_.tolist()}"
+            )
+        return np.asarray(code)
+
+    def _class_names(self) -> tuple[Any, ...]:
+        return tuple(self.classes_.tolist())
+
+    def _loss_for(self) -> Loss:
+        count = len(self.classes_)
+        if count < 2:
+            raise ValueError("there is one class only in y: a classifier needs at least two classes")
+        loss = loss_of(self.loss)
+        if loss.classes != 2:
+            raise ValueError(
+                f"loss={self.loss!r} is none for a classifier here: choose 'logistic' or 'hinge'"
+            )
+        if count == 2:
+            return loss
+        if loss != losses.logistic:
+            raise ValueError(f"loss={self.loss!r} is for two classes, y has {count}: use loss='logistic'")
+        return losses.softmax(count)
+
+    def _weight(self, X: Any, code: Array, sample_weight: Any) -> Array | None:
+        if sample_weight is None and self.class_weight is None:
+            return None
+        weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        if self.class_weight is not None:
+            by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[code])
+            weight = weight * by_class[code].astype(weight.dtype)
+        return np.asarray(weight)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
+    """A linear regression for every block of the day, from one pass over the rows.
+
+    Takes the parameters of `SemiCyclicClassifier`, but no class_weight, and
+    loss : {"squared", "absolute", "quantile(0.9)"} or Loss, default="squared"
+        What is learnt is the mean, the median, or a quantile.
+
+    Labels should be scaled as features are, around 1: TransformedTargetRegressor does it.
+    """
+
+    def __init__(
+        self,
+        *,
+        time_column: str | int | None = None,
+        block_column: str | int | None = None,
+        schedule: Any = None,
+        zone: str | None = None,
+        method: str = "hedged",
+        loss: Any = "squared",
+        step_size: Any = "adaptive",
+        batch_size: int = 4,
+        passes: int = 1,
+        shuffle_within_blocks: bool = True,
+        average: Any = "mean",
+        missing: str = "raise",
+        fit_intercept: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.time_column = time_column
+        self.block_column = block_column
+        self.schedule = schedule
+        self.zone = zone
+        self.method = method
+        self.loss = loss
+        self.step_size = step_size
+        self.batch_size = batch_size
+        self.passes = passes
+        self.shuffle_within_blocks = shuffle_within_blocks
+        self.average = average
+        self.missing = missing
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
+    ) -> "SemiCyclicRegressor":
+        """Learn from rows in order of time, whatever order they are given in.
+
+        when, blocks: the time or block of each row, where no column of X tells it.
+        """
+        self._check_settings()
+        X, y, where = self._features(X, y, self._told(when, blocks), reset=True)
+        self._learn_all(X, y, self._weight(X, sample_weight), where, self._loss_for())
+        return self
+
+    def partial_fit(
+        self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
+    ) -> "SemiCyclicRegressor":
+        """Go on with rows that follow those before, in order of time, in chunks of any size."""
+        self._check_settings()
+        first = not self.__sklearn_is_fitted__()
+        X, y, where = self._features(X, y, self._told(when, blocks), reset=first)
+        self._learn_more(X, y, self._weight(X, sample_weight), where, self._loss_for())
+        return self
+
+    def predict(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
+        """The answer for each row."""
+        return self._scores(X, when, blocks)
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
+    ) -> float:
+        """R^2, the share of the variance that is explained."""
+        return float(r2_score(y, self.predict(X, when=when, blocks=blocks), sample_weight=sample_weight))
+
+    _measure = staticmethod(r2_score)
+
+    def _answers(self, score: Array) -> Array:
+        return score
+
+    def _loss_for(self) -> Loss:
+        loss = loss_of(self.loss)
+        if loss.classes != 0:
+            raise ValueError(
+                f"loss={self.loss!r} is none for a regressor: choose 'squared', 'absolute' or 'quantile(0.9)'"
+            )
+        return loss
+
+    def _weight(self, X: Any, sample_weight: Any) -> Array | None:
+        if sample_weight is None:
+            return None
+        return np.asarray(_check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,97 @@
+"""What a fitted estimator holds: a run, and the models read out of it when they are first asked for."""
+
+import warnings
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.adapters.sklearn.places import Calendar
+from semicyclic.method import train
+from semicyclic.method.evaluate import Matrix, matrix
+from semicyclic.method.model import Pluralistic
+from semicyclic.method.rows import Rows
+from semicyclic.method.run import Run
+
+Array = npt.NDArray[Any]
+
+READ_OUTS = ("mean", "last", "tail")
+# Of the rows of a fit, so many and so many cells are kept at most, to be measured on when asked.
+SAMPLE_ROWS, SAMPLE_CELLS = 1 << 16, 1 << 20
+
+
+def check_average(average: Any) -> None:
+    """Refuse a read-out that there is not."""
+    cycles = isinstance(average, int | np.integer) and not isinstance(average, bool) and average > 0
+    if not cycles and average not in READ_OUTS:
+        raise ValueError(f"average={average!r}: choose 'mean', 'last', 'tail', or a number of cycles")
+
+
+class Fitted:
+    """A run with its calendar, and what follows from them; it never changes but by filling in.
+
+    latest: the time of the last row, in microseconds since 1970.
+    sample: some of the rows it has learnt from last.
+    """
+
+    def __init__(self, run: Run, calendar: Calendar, average: Any, *, latest: int, sample: Rows) -> None:
+        self.run, self.calendar, self.average = run, calendar, average
+        self.latest, self.sample = latest, sample
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the log of visits, where no read-out needs it: it may be a hundred times the models."""
+        state = dict(vars(self))
+        if self.average in ("mean", "last"):
+            state["run"] = self.run.folded()
+        return state
+
+    @cached_property
+    def run_by_now(self) -> Run:
+        """The run as if no rows would follow: it has learnt from those of an unfilled minibatch too."""
+        return self.run if self.run.pending is None else train.ended(self.run)
+
+    @cached_property
+    def model(self) -> Pluralistic:
+        """The read-out that was asked for; a block without rows has the consensus."""
+        run = self.run_by_now
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*were never visited")
+            if self.average == "mean":
+                return run.mean()
+            if self.average == "last":
+                return run.last()
+            cycles = len(np.unique(run.log.table().cycle))
+            return run.tail(max(cycles // 2, 1) if self.average == "tail" else int(self.average))
+
+    @cached_property
+    def share(self) -> Array:
+        """[m] each block's share of the rows."""
+        _, rows = self.run_by_now.loss_sums()
+        by_block = rows.reshape(-1, self.calendar.blocks).sum(axis=0)
+        return np.asarray(by_block / by_block.sum())
+
+    @cached_property
+    def answering(self) -> Pluralistic:
+        """The models of all blocks, and after them the consensus: all of them, by their shares."""
+        model = self.model
+        if model.blocks == 1:
+            return model
+        consensus = model.mixture(self.share).astype(model.held.dtype)
+        weights = np.concatenate([model.weights, consensus[None]])
+        return replace(model, held=weights, schedule=model.blocks + 1)
+
+    @cached_property
+    def matrix(self) -> Matrix:
+        """Every block's model on every block's rows, of those kept."""
+        return matrix(self.model, self.sample)
+
+
+def sample_of(rows: Rows) -> Rows:
+    """Rows spread evenly over all, few enough to be kept."""
+    cells = max(len(rows.values) // len(rows), 1)
+    most = max(min(SAMPLE_ROWS, SAMPLE_CELLS // cells), 1)
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]

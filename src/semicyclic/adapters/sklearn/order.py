@@ -1,0 +1,44 @@
+"""In which order rows that are all there are learnt from, and how large their features are."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method.pack import Order
+from semicyclic.method.rows import Rows
+
+Array = npt.NDArray[Any]
+
+
+def order_of(
+    ticks: Array | None, place: tuple[Array, Array], *, passes: int, rng: np.random.Generator | None
+) -> Order | None:
+    """By time, so many times over; with a generator, rows shuffled within their blocks at each pass.
+
+    place: the cycle and block of each row. Blocks follow each other as they do in time: a place in a
+    visit is given to some row of the same block. None where rows are in this order already.
+    """
+    cycle, block = place
+    in_order = ticks is None or not (np.diff(ticks) < 0).any()
+    if in_order and rng is None and passes == 1:
+        return None
+    by_time = np.arange(len(block)) if in_order else np.argsort(np.asarray(ticks), kind="stable")
+    cycle, block = cycle[by_time], block[by_time]
+    places = [np.flatnonzero(block == each) for each in np.unique(block)]
+    rows = np.tile(by_time, (passes, 1))
+    for once in rows if rng is not None else ():
+        for own in places:
+            once[own] = rng.permutation(once[own])  # type: ignore[union-attr]
+    # The last pass has the cycles of the rows; those before come in cycles before.
+    length = int(cycle.max() - cycle.min()) + 1
+    early = np.repeat(np.arange(1 - passes, 1) * length, len(block))
+    return Order(rows.ravel(), np.tile(cycle, passes) + early, np.tile(block, passes))
+
+
+def spreads(rows: Rows) -> Array:
+    """[d] the root mean square of each column; all 0 where no value is above 1."""
+    if float(np.abs(rows.values).max(initial=0.0)) <= 1.0:
+        return np.zeros(rows.width)
+    square = np.bincount(rows.indices, np.square(rows.values, dtype=np.float64), rows.width)
+    return np.asarray(np.sqrt(square / len(rows)))

@@ -1,0 +1,200 @@
+"""Where rows happened: their times or blocks, as told, and the cycle and block these make."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic import units
+from semicyclic.adapters.sklearn.tables import absent, picked
+from semicyclic.method.moments import instants
+from semicyclic.method.schedule import Schedule
+
+Array = npt.NDArray[Any]
+
+# A column with a mean of 0 and a spread of 1 reaches hardly beyond; the clock was there in 1970, for
+# a quarter of an hour.
+SCALED = 1000.0
+UNKNOWN = -1
+
+
+class Where(NamedTuple):
+    """What was told of where rows happened: their times or, where `timed` is false, their blocks."""
+
+    timed: bool
+    values: Any
+
+
+class Placed(NamedTuple):
+    """The block of each row, UNKNOWN where it was not told; with times also the cycle and the ticks."""
+
+    block: Array
+    cycle: Array | None = None
+    ticks: Array | None = None
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """How rows find their block.
+
+    names: what blocks are called, where they are neither numbered nor times of a schedule.
+    zone: that of times which name none.
+    """
+
+    schedule: Schedule | int
+    names: tuple[Any, ...] = ()
+    zone: str = "UTC"
+
+    @property
+    def blocks(self) -> int:
+        """m, the number of blocks."""
+        return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """What to call each block."""
+        if self.names:
+            return self.names
+        return tuple(range(self.schedule)) if isinstance(self.schedule, int) else self.schedule.labels
+
+    def place(self, where: Where, rows: int) -> Placed:
+        """The block of each of so many rows, and with times the cycle."""
+        if where.timed:
+            return self._at_times(_length("when", where.values, rows))
+        if np.ndim(where.values) == 0:
+            where = where._replace(values=np.full(rows, where.values))
+        return Placed(self._codes(_length("blocks", where.values, rows)))
+
+    def _at_times(self, values: Any) -> Placed:
+        if isinstance(self.schedule, int):
+            raise ValueError(
+                "these rows have times, and blocks were numbered when the estimator was fitted: give blocks="
+            )
+        missing = absent(values)
+        known = np.flatnonzero(~missing)
+        ticks = np.zeros(len(missing), np.int64)
+        if len(known):
+            ticks[known] = _ticks(values if len(known) == len(missing) else picked(values, known), self.zone)
+        cycle, block = self.schedule.place(ticks)
+        return Placed(np.where(missing, UNKNOWN, block), cycle, np.where(missing, 0, ticks))
+
+    def _codes(self, values: Any) -> Array:
+        missing = absent(values)
+        known = np.flatnonzero(~missing)
+        codes = np.full(len(missing), UNKNOWN)
+        if len(known) == 0:
+            return codes
+        given = np.asarray(values if len(known) == len(missing) else picked(values, known))
+        numbers = None if self.names else whole_numbers(given)
+        if numbers is None:
+            number = {name: code for code, name in enumerate(self.labels)}
+            found = np.array([number.get(_plain(each), UNKNOWN) for each in given.tolist()], np.int64)
+        else:
+            found = np.where((numbers >= 0) & (numbers < self.blocks), numbers, UNKNOWN)
+        codes[known] = found
+        return codes
+
+
+def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calendar:
+    """The calendar that a schedule and the rows' times or blocks make."""
+    if isinstance(schedule, str):
+        schedule = units.schedule("schedule", schedule, zone or "UTC")
+    whole = isinstance(schedule, int | np.integer) and not isinstance(schedule, bool)
+    if schedule is not None and not isinstance(schedule, Schedule) and not (whole and schedule > 0):
+        raise ValueError(
+            f"schedule={schedule!r}: give a Schedule, a text such as 'daily:6', or the number of blocks"
+        )
+    if where is None:
+        count = 1 if schedule is None else schedule if whole else schedule.blocks
+        if count > 1:
+            raise ValueError(
+                f"there are {count} blocks, and nothing tells the block of a row: name the column of X by "
+                "time_column= or block_column=, or give when= or blocks="
+            )
+        return Calendar(1)
+    if where.timed:
+        if whole:
+            raise ValueError(
+                f"schedule={schedule}: numbered blocks do not tell which time belongs to which: "
+                f"write 'daily:{schedule}', or a Schedule"
+            )
+        chosen = Schedule.daily(6, zone=zone or "UTC") if schedule is None else schedule
+        return Calendar(chosen, zone=zone or chosen.zone)
+    if schedule is not None:
+        return Calendar(int(schedule) if whole else schedule)
+    given = np.atleast_1d(np.asarray(where.values))
+    numbers = whole_numbers(given)
+    if numbers is not None:
+        if numbers.min() < 0 or numbers.max() >= 10**6:
+            raise ValueError(
+                "blocks are counted from 0, and there are less than a million: give names instead"
+            )
+        return Calendar(int(numbers.max()) + 1)
+    if absent(where.values).any():
+        raise ValueError("some rows have no block: leave them out when fitting")
+    return Calendar(len(names := tuple(sorted({_plain(each) for each in given.tolist()}))), names)
+
+
+def whole_numbers(values: Array) -> Array | None:
+    """Values as whole numbers; None where they are not."""
+    if values.dtype.kind in "biu":
+        return values.astype(np.int64)
+    if values.dtype == object and all(isinstance(each, int | float) for each in values.tolist()):
+        values = values.astype(np.float64)
+    if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all():
+        return values.astype(np.int64)
+    return None
+
+
+def check_known(placed: Placed, calendar: Calendar, where: Where) -> None:
+    """Refuse rows of which nobody knows the block."""
+    unknown = placed.block == UNKNOWN
+    if not unknown.any():
+        return
+    row = int(unknown.argmax())
+    if where.timed:
+        raise ValueError(f"row {row} has no time, and there are {calendar.blocks} blocks to choose from")
+    told = where.values if np.ndim(where.values) == 0 else np.asarray(where.values)[row]
+    known = [str(label) for label in calendar.labels[:6]] + ["..."] * (calendar.blocks > 6)
+    remedy = "" if calendar.names else "; schedule=m makes blocks 0 to m - 1"
+    raise ValueError(f"row {row} is in block {told!r}: the blocks are {', '.join(known)}{remedy}")
+
+
+def _ticks(values: Any, zone: str) -> Array:
+    """Microseconds since 1970 of times that are all there."""
+    kind = str(getattr(values, "dtype", "")).lower()
+    if kind in ("float32", "float16"):
+        raise ValueError(
+            f"the times are epoch seconds in {kind}, which are 128 s apart nowadays: keep them in float64 "
+            "(an array or a sparse matrix of float32 cannot hold them: give when=, or a data frame)"
+        )
+    if "date" in kind:
+        return instants(values, zone=zone)
+    told = np.asarray(values)
+    if told.dtype == object and all(type(each) in (int, float) for each in told.tolist()):
+        told = told.astype(np.float64)
+    if told.dtype.kind in "US" or (told.dtype == object and any(isinstance(each, str) for each in told)):
+        raise ValueError("the times are texts: make them datetimes first, as by pandas.to_datetime")
+    odd = told.dtype.kind == "f" and bool((told != np.floor(told)).any())
+    if odd and float(np.abs(told).max()) < SCALED:
+        raise ValueError(
+            f"the times lie between {told.min():.3g} and {told.max():.3g}: these are no epoch seconds of "
+            "today. If a scaler came before, keep the column out of it (ColumnTransformer, "
+            "remainder='passthrough')"
+        )
+    return instants(told, zone=zone)
+
+
+def _length(name: str, values: Any, rows: int) -> Any:
+    """Values as a column of so many rows."""
+    column = values if hasattr(values, "dtype") else np.asarray(values)
+    if getattr(column, "ndim", 1) != 1:
+        raise ValueError(f"{name} has {column.ndim} dimensions: give one value for each row")
+    if len(column) != rows:
+        raise ValueError(f"{name} has {len(column)} values, X has {rows} rows: give one for each")
+    return column
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value

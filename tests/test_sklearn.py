@@ -1,0 +1,537 @@
+"""The estimators by themselves: scikit-learn's own checks, and the laws that tie them to the method."""
+
+import copy
+import pickle
+import warnings
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import datasets
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_class_weight_classifiers, parametrize_with_checks
+
+import semicyclic as sc
+from semicyclic import SemiCyclicClassifier, SemiCyclicRegressor
+
+START = 1_700_000_000
+METHODS = ["pluralistic", "separate", "residual", "hedged", "consensus"]
+STEPS = "SGD takes a step for each row: a row that comes twice is two steps, a weight of two one longer step"
+EXPECTED = {
+    "check_sample_weight_equivalence_on_dense_data": STEPS,
+    "check_sample_weight_equivalence_on_sparse_data": STEPS,
+}
+FEW = "one pass over 50 rows is too short for weights of 1000 and .0001; it passes with passes=50, see below"
+
+
+def stream(n: int = 600, columns: int = 4, seed: int = 0, classes: int = 2) -> tuple[Any, Any, Any]:
+    """Rows ten minutes apart whose labels turn around at noon."""
+    rng = np.random.default_rng(seed)
+    when = START + 600.0 * np.arange(n)
+    X = np.round(rng.normal(size=(n, columns)), 3)
+    side = np.where((when // 3600) % 24 < 12, 1.0, -1.0)
+    y = (np.digitize(side * X[:, 0], [0.0] if classes == 2 else [-0.5, 0.5])).astype(int)
+    return X, y, when
+
+
+def expected(estimator: Any) -> dict[str, str]:
+    more = {"check_class_weight_classifiers": FEW} if isinstance(estimator, SemiCyclicClassifier) else {}
+    return {**EXPECTED, **more}
+
+
+@pytest.mark.filterwarnings("ignore:.*told of neither", "ignore:.*has values around")
+@parametrize_with_checks([SemiCyclicClassifier(), SemiCyclicRegressor()], expected_failed_checks=expected)
+def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
+    """All of them; the one for arrays of other libraries skips itself, as no such support is claimed."""
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore:.*told of neither", "ignore:.*has values around")
+def test_with_more_passes_the_check_of_class_weights_passes_too() -> None:
+    check_class_weight_classifiers("SemiCyclicClassifier", SemiCyclicClassifier(passes=50))
+
+
+# ------------------------------------------------------------------------------ equal to the method
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("method", METHODS)
+def test_an_estimator_is_the_method_on_the_same_rows(method: str, classes: int) -> None:
+    X, y, when = stream(classes=classes)
+    weight = 0.5 + np.random.default_rng(1).random(len(y))
+    schedule = sc.Schedule.daily(6)
+    estimator = SemiCyclicClassifier(
+        time_column=4, method=method, step_size=0.3, batch_size=7, shuffle_within_blocks=False
+    ).fit(np.c_[X, when], y, weight)
+    loss = sc.loss.logistic if classes == 2 else sc.loss.softmax(3)
+    rows = sc.Rows(X, y, when=when, weight=weight, dtype=np.float64)
+    run = getattr(sc.train, method)(rows, schedule, loss=loss, step_size=0.3, batch_size=7)
+    model = run.mean()
+    np.testing.assert_allclose(estimator.coef_, model.weights[:, :, :-1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(estimator.intercept_, model.weights[:, :, -1], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(estimator.progressive_loss_, run.progressive(), atol=1e-12)
+    chance = estimator.predict_proba(np.c_[X, when])
+    told = model.predict(rows)
+    np.testing.assert_allclose(chance[:, 1] if classes == 2 else chance, told, atol=1e-12)
+    assert (estimator.predict(np.c_[X, when]) == model.classify(rows)).all()
+    np.testing.assert_allclose(estimator.decision_function(np.c_[X, when]), model.score(rows), atol=1e-12)
+    np.testing.assert_allclose(estimator.matrix_.values, sc.matrix(model, rows).values, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", ["squared", "absolute", "quantile(0.9)"])
+def test_a_regressor_is_the_method_on_the_same_rows(loss: str) -> None:
+    X, _, when = stream()
+    y = X[:, 0] - 0.5 * X[:, 1] + 0.25
+    estimator = SemiCyclicRegressor(loss=loss, shuffle_within_blocks=False, fit_intercept=False)
+    estimator.fit(X, y, when=when)
+    rows = sc.Rows(X, y, when=when, dtype=np.float64, intercept=False)
+    chosen = {"squared": sc.loss.squared, "absolute": sc.loss.absolute}.get(loss, sc.loss.quantile(0.9))
+    step = sc.step.adagrad(0.2)
+    model = sc.train.hedged(rows, sc.Schedule.daily(6), loss=chosen, step_size=step, batch_size=4).mean()
+    np.testing.assert_allclose(estimator.predict(X, when=when), model.predict(rows), rtol=0, atol=1e-12)
+    assert not estimator.intercept_.any()
+
+
+@pytest.mark.parametrize(("average", "read"), [("mean", "mean"), ("last", "last"), ("tail", None), (2, None)])
+def test_read_outs_are_those_of_the_run(average: Any, read: str | None) -> None:
+    X, y, when = stream(1500)
+    estimator = SemiCyclicClassifier(average=average, shuffle_within_blocks=False, method="pluralistic")
+    estimator.fit(X, y, when=when)
+    rows = sc.Rows(X, y, when=when, dtype=np.float64)
+    step = sc.step.adagrad(0.2)
+    run = sc.train.pluralistic(rows, sc.Schedule.daily(6), step_size=step, batch_size=4)
+    days = len(np.unique(rows.place(sc.Schedule.daily(6)).cycle))
+    model = getattr(run, read)() if read else run.tail(days // 2 if average == "tail" else 2)
+    np.testing.assert_allclose(estimator.coef_, model.weights[:, :, :-1], rtol=0, atol=1e-12)
+
+
+def test_passes_are_the_method_on_rows_that_come_again() -> None:
+    X, y, when = stream(300)
+    estimator = SemiCyclicClassifier(passes=3, shuffle_within_blocks=False, average="last").fit(
+        X, y, when=when
+    )
+    days = 864_000.0
+    again = np.concatenate([when, when + days, when + 2 * days])
+    rows = sc.Rows(np.tile(X, (3, 1)), np.tile(y, 3), when=again, dtype=np.float64)
+    step = sc.step.adagrad(0.2)
+    model = sc.train.hedged(rows, sc.Schedule.daily(6), step_size=step, batch_size=4).last()
+    np.testing.assert_allclose(estimator.coef_, model.weights[:, :, :-1], rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:.*have no rows")
+@pytest.mark.parametrize("where", ["when", "blocks"])
+@pytest.mark.parametrize("method", METHODS)
+@given(cuts=st.lists(st.integers(1, 199), max_size=6), weighted=st.booleans())
+@settings(max_examples=8, deadline=None)
+def test_partial_fit_in_any_chunks_is_one_fit(
+    method: str, where: str, cuts: list[int], weighted: bool
+) -> None:
+    """And the estimator answers as well after every chunk as a fit of the rows until then."""
+    X, y, when = stream(200, classes=3)
+    weight = np.linspace(0.5, 2.0, 200) if weighted else None
+    place = when if where == "when" else np.repeat([0, 1, 2, 1, 2, 0, 2], 30)[:200]
+    plain = SemiCyclicClassifier(method=method, shuffle_within_blocks=False, batch_size=8)
+    plain.set_params(schedule="daily:3" if where == "when" else 3)
+    whole = copy.deepcopy(plain).fit(X, y, weight, **{where: place})
+    bounds = [0, *sorted(set(cuts)), 200]
+    for low, high in pairwise(bounds):
+        own = None if weight is None else weight[low:high]
+        plain.partial_fit(X[low:high], y[low:high], [0, 1, 2], own, **{where: place[low:high]})
+        if high == bounds[1] and len(np.unique(y[:high])) == 3:
+            early = copy.deepcopy(plain).fit(X[:high], y[:high], None if weight is None else weight[:high],
+                                             **{where: place[:high]})  # fmt: skip
+            np.testing.assert_allclose(plain.coef_, early.coef_, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(plain.coef_, whole.coef_, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(plain.intercept_, whole.intercept_, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(plain.progressive_loss_, whole.progressive_loss_, rtol=0, atol=1e-12)
+
+
+# ------------------------------------------------------------------------------------------- shuffling
+
+
+def test_shuffling_stays_within_blocks() -> None:
+    """Each block still learns from its own rows, as often, in visits of the same length."""
+    X, y, when = stream(1000)
+    kwargs: dict[str, Any] = {
+        "time_column": 4,
+        "schedule": "daily:4",
+        "method": "separate",
+        "average": "last",
+    }
+    table = np.c_[X, when]
+    one = SemiCyclicClassifier(random_state=0, **kwargs).fit(table, y)
+    same = SemiCyclicClassifier(random_state=0, **kwargs).fit(table, y)
+    other = SemiCyclicClassifier(random_state=1, **kwargs).fit(table, y)
+    plain = SemiCyclicClassifier(shuffle_within_blocks=False, **kwargs).fit(table, y)
+    assert (one.coef_ == same.coef_).all()
+    assert (one.coef_ != other.coef_).any(axis=(1, 2)).all()
+    assert (one.coef_ != plain.coef_).any(axis=(1, 2)).all()
+    # Labels of one block turned around move that block's model and no other.
+    turned = np.where(np.isin(sc.Schedule.daily(4).locate(when).block, [2]), 1 - y, y)
+    moved = SemiCyclicClassifier(random_state=0, **kwargs).fit(table, turned)
+    np.testing.assert_allclose(moved.coef_[2], -one.coef_[2], atol=1e-12)
+    assert (moved.coef_[[0, 1, 3]] == one.coef_[[0, 1, 3]]).all()
+    assert (np.diff(one._fitted.run.log.table().cycle) >= 0).all()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_rows_may_be_given_in_any_order(shuffle: bool) -> None:
+    X, y, when = stream(500)
+    mixed = np.random.default_rng(3).permutation(500)
+    estimator = SemiCyclicClassifier(shuffle_within_blocks=shuffle, random_state=0)
+    one = copy.deepcopy(estimator).fit(X, y, when=when)
+    two = copy.deepcopy(estimator).fit(X[mixed], y[mixed], when=when[mixed])
+    assert (one.coef_ == two.coef_).all()
+
+
+# ------------------------------------------------------------------------------------- what comes in
+
+
+def forms(X: Any, when: Any) -> dict[str, tuple[Any, str | int]]:
+    """The same table in every form, and what its time column is called there."""
+    zoned = pd.to_datetime(when, unit="s", utc=True)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    naive = zoned.tz_localize(None)
+    objects = np.c_[X, np.zeros(len(X))].astype(object)
+    objects[:, 4] = [datetime(1970, 1, 1) + timedelta(seconds=each) for each in when]
+    polars = pl.DataFrame(X, schema=list("abcd"))
+    return {
+        "array": (np.c_[X, when], 4),
+        "array, from behind": (np.c_[X, when], -1),
+        "array, in front": (np.c_[when, X], 0),
+        "list": (np.c_[X, when].tolist(), 4),
+        "csr": (scipy.sparse.csr_matrix(np.c_[X, when]), 4),
+        "csr array": (scipy.sparse.csr_array(np.c_[X[:, :2], when, X[:, 2:]]), 2),
+        "csc": (scipy.sparse.csc_matrix(np.c_[X, when]), 4),
+        "objects": (objects, 4),
+        "pandas, zoned": (frame.assign(when=zoned.tz_convert("Asia/Tokyo")), "when"),
+        "pandas, naive": (frame.assign(when=naive), "when"),
+        "pandas, milliseconds": (frame.assign(when=naive.astype("datetime64[ms]")), "when"),
+        "pandas, int64": (frame.assign(when=when.astype(np.int64)), "when"),
+        "pandas, Int64": (frame.assign(when=pd.array(when.astype(np.int64), dtype="Int64")), "when"),
+        "pandas, position": (frame.assign(when=naive), 4),
+        "polars, naive": (polars.with_columns(when=pl.Series(naive.to_numpy())), "when"),
+        "polars, zoned": (
+            polars.with_columns(when=pl.Series(naive.to_numpy()).dt.replace_time_zone("UTC")),
+            "when",
+        ),
+        "polars, float": (polars.with_columns(when=pl.Series(when)), "when"),
+    }
+
+
+@pytest.mark.parametrize("form", list(forms(np.zeros((2, 4)), np.array([0.0, 1.0]))))
+def test_all_forms_of_a_table_are_the_same(form: str) -> None:
+    X, y, when = stream()
+    X[np.random.default_rng(0).random(X.shape) < 0.3] = 0.0
+    plain = SemiCyclicClassifier(random_state=0).fit(X, y, when=when)
+    table, column = forms(X, when)[form]
+    estimator = SemiCyclicClassifier(time_column=column, random_state=0).fit(table, y)
+    np.testing.assert_allclose(estimator.coef_, plain.coef_, atol=1e-12)
+    np.testing.assert_allclose(estimator.predict_proba(table), plain.predict_proba(X, when=when), atol=1e-12)
+    assert estimator.n_features_in_ == 5
+    assert len(estimator.get_feature_names_out()) == 4
+    if hasattr(table, "columns"):
+        assert list(estimator.feature_names_in_) == [*"abcd", "when"]
+        assert list(estimator.get_feature_names_out()) == list("abcd")
+    assert estimator.score(table, y) == plain.score(X, y, when=when)
+
+
+def test_a_schedule_is_in_its_zone() -> None:
+    """Naive times are read in the zone given, or else in the schedule's."""
+    X, y, when = stream()
+    table = pd.DataFrame(X).assign(when=pd.to_datetime(when, unit="s")).rename(columns=str)
+    tokyo = table.assign(when=table["when"].dt.tz_localize("Asia/Tokyo"))
+    one = SemiCyclicClassifier(time_column="when", schedule="daily:6", zone="Asia/Tokyo", random_state=0)
+    two = SemiCyclicClassifier(
+        time_column="when", schedule=sc.Schedule.daily(6, zone="Asia/Tokyo"), random_state=0
+    )
+    three = SemiCyclicClassifier(time_column="when", random_state=0)
+    found = [one.fit(table, y).coef_, two.fit(table, y).coef_, one.fit(tokyo, y).coef_]
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+    assert (found[0] != three.fit(tokyo, y).coef_).any()
+    assert one.schedule_ == two.schedule_
+
+
+def test_single_precision_stays_single() -> None:
+    X, y, when = stream()
+    estimator = SemiCyclicClassifier(random_state=0).fit(X.astype(np.float32), y, when=when)
+    assert estimator.coef_.dtype == np.float32
+    assert estimator.predict_proba(X.astype(np.float32), when=when).dtype == np.float32
+
+
+@pytest.mark.parametrize("names", [["day", "night"], [0, 1], [0.0, 1.0], [False, True]])
+def test_blocks_are_numbers_or_names(names: list[Any]) -> None:
+    X, y, when = stream()
+    half = ((when // 3600) % 24 >= 12).astype(int)
+    plain = SemiCyclicClassifier(schedule=2, random_state=0).fit(X, y, blocks=half)
+    table = pd.DataFrame(X).rename(columns=str).assign(block=np.array(names)[half])
+    estimator = SemiCyclicClassifier(block_column="block", random_state=0).fit(table, y)
+    assert (estimator.coef_ == plain.coef_).all()
+    assert estimator.score(table, y) == plain.score(X, y, blocks=half) > 0.9
+    assert estimator.predict(table.drop(columns="block").assign(block=names[1])).shape == y.shape
+    assert (plain.predict(X, blocks=1) == plain.predict(X, blocks=np.ones(len(X), int))).all()
+    assert list(estimator.score_by_block(table, y)) == (names if isinstance(names[0], str) else [0, 1])
+
+
+def test_weights_of_classes_are_weights_of_rows() -> None:
+    X, y, when = stream()
+    y = np.where(X[:, 1] > 1.0, 1, y * (X[:, 2] > 0.5))
+    by_class = SemiCyclicClassifier(class_weight={0: 0.5, 1: 3.0}, random_state=0).fit(X, y, when=when)
+    by_row = SemiCyclicClassifier(random_state=0).fit(X, y, np.where(y == 1, 3.0, 0.5), when=when)
+    plain = SemiCyclicClassifier(random_state=0).fit(X, y, when=when)
+    balanced = SemiCyclicClassifier(class_weight="balanced", random_state=0).fit(X, y, when=when)
+    share = len(y) / (2 * np.bincount(y))
+    by_share = SemiCyclicClassifier(random_state=0).fit(X, y, share[y], when=when)
+    assert (by_class.coef_ == by_row.coef_).all()
+    np.testing.assert_allclose(balanced.coef_, by_share.coef_, atol=1e-12)
+    assert by_class.predict(X, when=when).mean() > plain.predict(X, when=when).mean()
+
+
+# ------------------------------------------------------------------------------------ what comes out
+
+
+def test_attributes_belong_together() -> None:
+    X, y, when = stream(classes=3)
+    words = np.array(["low", "middle", "high"])[y]
+    estimator = SemiCyclicClassifier(schedule="daily:2", time_column="when", random_state=0)
+    table = pd.DataFrame(X, columns=list("abcd")).assign(when=pd.to_datetime(when, unit="s"))
+    estimator.fit(table, words)
+    assert list(estimator.classes_) == ["high", "low", "middle"]
+    assert estimator.coef_.shape == (2, 3, 4)
+    assert estimator.intercept_.shape == (2, 3)
+    assert list(estimator.blocks_) == ["00:00-12:00", "12:00-24:00"]
+    chance = estimator.predict_proba(table)
+    np.testing.assert_allclose(chance.sum(axis=1), 1.0)
+    np.testing.assert_allclose(np.log(chance), estimator.predict_log_proba(table))
+    assert (estimator.classes_[chance.argmax(axis=1)] == estimator.predict(table)).all()
+    rows = sc.Rows(X, when=when, dtype=np.float64)
+    half = sc.Schedule.daily(2).locate(when).block
+    for block, model in enumerate(estimator.models_):
+        own = half == block
+        alone = model.predict(sc.Rows(X[own], block=np.zeros(own.sum(), int), dtype=np.float64))
+        np.testing.assert_allclose(alone, chance[own], atol=1e-12)
+    model = estimator.to_model()
+    assert (model.classify(rows) == estimator.predict(table)).all()
+    assert model.provenance["columns"] == list("abcd")
+    by_block = estimator.score_by_block(table, words)
+    matrix = estimator.score_matrix(table, words)
+    np.testing.assert_allclose(list(by_block.values()), matrix.diagonal)
+    assert matrix.labels == tuple(by_block)
+    assert estimator.score(table, words) == pytest.approx(matrix.pluralistic_by_share)
+
+
+def test_a_model_can_be_saved_and_served(tmp_path: Any) -> None:
+    X, y, when = stream()
+    estimator = SemiCyclicClassifier(random_state=0).fit(X, y, when=when)
+    sc.save(estimator.to_model(), tmp_path / "m.safetensors")
+    served = sc.load(tmp_path / "m.safetensors")
+    rows = sc.Rows(X, when=when, dtype=np.float64)
+    np.testing.assert_allclose(served.predict(rows), estimator.predict_proba(X, when=when)[:, 1], atol=1e-6)
+    assert (served.classify(rows) == estimator.predict(X, when=when)).mean() > 0.99
+
+
+@pytest.mark.parametrize("average", ["mean", "last", "tail"])
+@pytest.mark.parametrize("method", METHODS)
+def test_copies_answer_and_go_on_like_the_original(method: str, average: str) -> None:
+    X, y, when = stream(400)
+    estimator = SemiCyclicClassifier(method=method, average=average, schedule="daily:3")
+    estimator.partial_fit(X[:333], y[:333], [0, 1], when=when[:333])
+    for twin in (copy.deepcopy(estimator), pickle.loads(pickle.dumps(estimator))):
+        np.testing.assert_allclose(twin.coef_, estimator.coef_, atol=1e-12)
+        twin.partial_fit(X[333:], y[333:], when=when[333:])
+        more = copy.deepcopy(estimator).partial_fit(X[333:], y[333:], when=when[333:])
+        np.testing.assert_allclose(twin.coef_, more.coef_, atol=1e-12)
+        np.testing.assert_allclose(twin.progressive_loss_, more.progressive_loss_, atol=1e-12)
+
+
+def test_a_pickle_is_small() -> None:
+    rng = np.random.default_rng(0)
+    X = scipy.sparse.random_array((40_000, 1000), density=0.01, format="csr", rng=rng)
+    y = rng.integers(0, 2, 40_000)
+    estimator = SemiCyclicClassifier().fit(X, y, when=START + 60.0 * np.arange(40_000))
+    vectors = 7 * 1001 * 8
+    sample = estimator._fitted.sample
+    held = sample.values.nbytes + sample.indices.nbytes + 40 * len(sample)
+    assert len(pickle.dumps(estimator)) < held + 20 * vectors
+
+
+def test_a_block_without_rows_answers_by_the_consensus() -> None:
+    X, y, when = stream()
+    night = (when // 3600) % 24 < 20
+    estimator = SemiCyclicClassifier(missing="consensus", random_state=0, batch_size=1)
+    with pytest.warns(
+        UserWarning, match=r"1 of 6 blocks have no rows \(20:00-24:00\).*Times run from 2023-11-15"
+    ):
+        estimator.fit(X[night], y[night], when=when[night])
+    np.testing.assert_allclose(
+        estimator.decision_function(X, blocks=5), estimator.decision_function(X), atol=1e-12
+    )
+    assert estimator.to_model().fallback == (5,)
+
+
+def test_the_consensus_is_the_mean_of_the_models_by_their_rows() -> None:
+    X, y, when = stream()
+    estimator = SemiCyclicClassifier(missing="consensus", random_state=0).fit(X, y, when=when)
+    block = sc.Schedule.daily(6).locate(when).block
+    share = np.bincount(block) / len(block)
+    weights = np.tensordot(share, estimator.coef_[:, 0], 1)
+    told = X @ weights + share @ estimator.intercept_[:, 0]
+    np.testing.assert_allclose(estimator.decision_function(X), told, atol=1e-12)
+    # For rows of which the time is missing, and for those only.
+    some = when.copy()
+    some[::3] = np.nan
+    mixed = estimator.decision_function(X, when=some)
+    np.testing.assert_allclose(mixed[::3], told[::3], atol=1e-12)
+    full = estimator.decision_function(X, when=when)
+    np.testing.assert_allclose(mixed[1::3], full[1::3], atol=1e-12)
+    # A step a row, and it is the mean of the chain.
+    one = SemiCyclicClassifier(
+        method="pluralistic", missing="consensus", shuffle_within_blocks=False, batch_size=1
+    )
+    rows = sc.Rows(X, y, when=when, dtype=np.float64)
+    step = sc.step.adagrad(0.2)
+    run = sc.train.pluralistic(rows, sc.Schedule.daily(6), step_size=step, batch_size=1)
+    np.testing.assert_allclose(
+        one.fit(X, y, when=when).decision_function(X), run.consensus().score(rows), atol=1e-12
+    )
+
+
+# ----------------------------------------------------------------------------------- the default step
+
+
+def problems() -> dict[str, tuple[Any, Any, Any, int]]:
+    """Five of scikit-learn's own data sets: features, labels, blocks, passes (to a thousand rows a block)."""
+    rng = np.random.default_rng(0)
+    out: dict[str, tuple[Any, Any, Any, int]] = {}
+    X, y = datasets.load_digits(return_X_y=True)
+    out["digits"] = X, y, np.zeros(len(y), int), 1
+    X, y = datasets.load_breast_cancer(return_X_y=True)
+    out["breast cancer"] = X, y, np.zeros(len(y), int), 4
+    X, y = datasets.make_classification(12_000, 20, n_informative=8, flip_y=0.05, random_state=0)
+    block = rng.integers(0, 6, len(y))
+    out["classification"] = X, np.where(rng.random(len(y)) < 0.08 * block, 1, y), block, 1
+    X, y = datasets.make_moons(8_000, noise=0.25, random_state=0)
+    out["moons"] = X, y, rng.integers(0, 4, len(y)), 1
+    X, y = datasets.make_blobs(8_000, centers=3, n_features=10, cluster_std=6, random_state=1)
+    out["blobs"] = X, y, rng.integers(0, 4, len(y)), 1
+    return out
+
+
+RATES = [0.05, 0.1, 0.2, 0.5, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("name", ["digits", "breast cancer", "classification", "moons", "blobs"])
+def test_the_default_step_is_about_the_best(name: str) -> None:
+    """Within 5 % of the log loss that the best of six rates has, wherever a block has a thousand rows."""
+    X, y, block, passes = problems()[name]
+    X, X_test, y, y_test, block, block_test = train_test_split(X, y, block, test_size=0.3, random_state=0)
+    scaler = StandardScaler().fit(X)
+    X, X_test = scaler.transform(X), scaler.transform(X_test)
+    # Ten cycles, each through all blocks.
+    cycle = np.empty(len(y), int)
+    for each in np.unique(block):
+        own = np.flatnonzero(block == each)
+        cycle[own] = np.arange(len(own)) * 10 // len(own)
+    order = np.lexsort((block, cycle))
+
+    def loss(step: Any) -> float:
+        model = SemiCyclicClassifier(step_size=step, passes=passes, random_state=0)
+        model.fit(X[order], y[order], blocks=block[order])
+        return float(log_loss(y_test, model.predict_proba(X_test, blocks=block_test)))
+
+    best = min(loss(sc.step.adagrad(rate)) for rate in RATES)
+    assert loss("adaptive") < 1.05 * best
+
+
+# ------------------------------------------------------------------------------------------- refusals
+
+
+def refusal(match: str, call: Any, error: Any = ValueError) -> None:
+    with pytest.raises(error, match=match):
+        call()
+
+
+def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
+    X, y, when = stream(200)
+    table = np.c_[X, when]
+    fitted = SemiCyclicClassifier(time_column=4, schedule="daily:2", random_state=0).fit(table, y)
+    make = SemiCyclicClassifier
+    refusal("nothing tells the block of these rows.*missing='consensus'", lambda: fitted.predict(X))
+    refusal("leave out when=", lambda: fitted.predict(table, when=when))
+    refusal("expecting 5 features", lambda: fitted.predict(X[:, :2]))
+    refusal("128 s apart.*float64", lambda: make(time_column=4).fit(table.astype(np.float32), y))
+    scaled = (table - table.mean(axis=0)) / table.std(axis=0)
+    refusal("no epoch seconds.*scaler", lambda: make(time_column=4).fit(scaled, y))
+    refusal("divided by 1000", lambda: make().fit(X, y, when=when * 1000))
+    refusal("not both", lambda: make(time_column=4, block_column=3).fit(table, y))
+    refusal("not both", lambda: make().fit(X, y, when=when, blocks=y))
+    refusal("no column 'when'", lambda: make(time_column="when").fit(pd.DataFrame(X).rename(columns=str), y))
+    refusal("without names", lambda: make(time_column="when").fit(table, y))
+    refusal("6 blocks, and nothing tells", lambda: make(schedule="daily:6").fit(X, y))
+    refusal("write 'daily:6'", lambda: make(schedule=6).fit(X, y, when=when))
+    refusal("schedule daily:0", lambda: make(schedule="daily:0").fit(X, y, when=when))
+    refusal("schedule=3.5", lambda: make(schedule=3.5).fit(X, y, when=when))
+    refusal("choose one of pluralistic", lambda: make(method="best").fit(X, y))
+    refusal("average='all'", lambda: make(average="all").fit(X, y))
+    refusal("missing='guess'", lambda: make(missing="guess").fit(X, y))
+    refusal("step_size='fast'", lambda: make(step_size="fast").fit(X, y, when=when))
+    refusal("passes=0", lambda: make(passes=0).fit(X, y))
+    refusal("batch_size=0", lambda: make(batch_size=0).fit(X, y, when=when))
+    refusal("choose 'logistic' or 'hinge'", lambda: make(loss="squared").fit(X, y, when=when))
+    refusal("use loss='logistic'", lambda: make(loss="hinge").fit(X, np.arange(200) % 3, when=when))
+    refusal("one class", lambda: make().fit(X, np.zeros(200), when=when))
+    refusal("choose 'squared'", lambda: SemiCyclicRegressor(loss="logistic").fit(X, y, when=when))
+    hole = when.copy()
+    hole[7] = np.nan
+    refusal("row 7 has no time", lambda: make().fit(X, y, when=hole))
+    refusal("row 7 has no time", lambda: make().fit(X, y, when=when).predict(X, when=hole))
+    refusal("199 values, X has 200 rows", lambda: make().fit(X, y, when=when[1:]))
+    refusal("datetimes first", lambda: make().fit(X, y, when=np.array(["2024-01-01"] * 200)))
+    refusal("nothing to learn from", lambda: make(time_column=0).fit(when[:, None], y))
+    numbered = make(random_state=0).fit(X, y, blocks=np.arange(200) % 3)
+    refusal("row 0 is in block 3: the blocks are 0, 1, 2; schedule=m", lambda: numbered.predict(X, blocks=3))
+    refusal("give blocks=", lambda: numbered.predict(X, when=when))
+    refusal("counted from 0", lambda: make().fit(X, y, blocks=np.arange(200) - 1))
+    refusal("no attribute 'predict_proba'", lambda: make(loss="hinge").predict_proba, AttributeError)
+    refusal("not fitted yet", lambda: make().coef_, NotFittedError)
+    refusal("no attribute 'nonsense'", lambda: sc.nonsense, AttributeError)
+
+
+def test_partial_fit_refuses_what_would_not_be_one_stream() -> None:
+    X, y, when = stream(200)
+    make = SemiCyclicClassifier
+    refusal("classes must be passed", lambda: make().partial_fit(X, y, when=when))
+    refusal("say schedule=m", lambda: make().partial_fit(X, y, [0, 1], blocks=y))
+    estimator = make().partial_fit(X[50:], y[50:], [0, 1], when=when[50:])
+    before = estimator.coef_.copy()
+    refusal("goes by time", lambda: estimator.partial_fit(X[:50], y[:50], when=when[:50]))
+    refusal("neither time nor block", lambda: estimator.partial_fit(X, y))
+    refusal("not those of the first", lambda: estimator.partial_fit(X, y, [0, 1, 2], when=when + 1e6))
+    refusal("unknown label 2", lambda: estimator.partial_fit(X, y + 1, when=when + 1e6))
+    refusal("give a dictionary", lambda: make(class_weight="balanced").partial_fit(X, y, [0, 1], when=when))
+    assert (estimator.coef_ == before).all()
+
+
+def test_what_may_be_a_mistake_is_said() -> None:
+    X, y, when = stream(200)
+    with pytest.warns(UserWarning, match="neither times nor blocks.*time_column="):
+        SemiCyclicClassifier().fit(X, y)
+    with pytest.warns(UserWarning, match=r"column 'x2' has values around 1,0.*StandardScaler"):
+        SemiCyclicClassifier(time_column=-1).fit(np.c_[X * [1, 1, 1000, 1], when], y)
+    with pytest.warns(UserWarning, match="y has values around 5.*TransformedTargetRegressor"):
+        SemiCyclicRegressor().fit(X, 500.0 + y, when=when)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SemiCyclicClassifier(method="consensus").fit(X, y)
+        SemiCyclicClassifier(schedule="daily:2").fit(X, y, when=when)
