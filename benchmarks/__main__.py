@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calendar, chains, files, models, paper
+from benchmarks import calendar, chains, estimators, files, models, paper
 from benchmarks.timing import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -30,6 +30,8 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "checkpoint": files.checkpoint,
     "predict": files.predict,
     "stream-memory": files.stream_memory,
+    "sk-fit": estimators.sk_fit,
+    "sk-predict": estimators.sk_predict,
 }
 
 

@@ -163,8 +163,9 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
         placed = self._placed(where, calendar, X.shape[0])
         rows = _rows(X, y, weight, placed, intercept=self.fit_intercept)
         if isinstance(self.step_size, str):
-            self._check_scales(rows, y)
+            self._check_scales(sample_of(rows))
         cycle, block = rows.place(calendar.schedule)
+        rows.cycle = cycle
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         order = order_of(
             placed.ticks, (cycle, block), passes=self.passes, rng=rng if self.shuffle_within_blocks else None
@@ -212,7 +213,7 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
         run = go_on(run, rows, kernels, batch_size=run.batch_size, ended=False)
         self._keep(run, calendar, rows, latest)
 
-    def _check_scales(self, rows: Rows, y: Array) -> None:
+    def _check_scales(self, rows: Rows) -> None:
         """Say so where steps of the default size would take too long to reach the weights."""
         spread = spreads(rows)
         if spread.max() > LARGE:
@@ -223,10 +224,11 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
                 "time through",
                 stacklevel=4,
             )
-        largest = 0.0 if isinstance(self, ClassifierMixin) else float(np.sqrt(np.mean(np.square(y))))
-        if largest > LARGE:
+        assert rows.labels is not None
+        size = 0.0 if isinstance(self, ClassifierMixin) else float(np.sqrt(np.mean(np.square(rows.labels))))
+        if size > LARGE:
             warnings.warn(
-                f"y has values around {largest:,.0f}: steps are sized for labels around 1. Scale them, as "
+                f"y has values around {size:,.0f}: steps are sized for labels around 1. Scale them, as "
                 "TransformedTargetRegressor(regressor=..., transformer=StandardScaler()) does",
                 stacklevel=4,
             )

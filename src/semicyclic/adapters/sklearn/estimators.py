@@ -28,6 +28,18 @@ def _has_chances(estimator: Any) -> bool:
     return True
 
 
+def _coded(y: Array) -> tuple[Array, Array]:
+    """The classes among labels, sorted, and which of them each label is."""
+    if y.dtype.kind in "biuf":
+        # Two comparisons settle the common case without sorting millions of labels.
+        low, high = y.min(), y.max()
+        second = y == high
+        if low < high and (second | (y == low)).all():
+            return np.array([low, high]), second.astype(np.int64)
+    classes, code = np.unique(y, return_inverse=True)
+    return classes, code
+
+
 class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
     """A linear classifier for every block of the day, from one pass over the rows.
 
@@ -131,7 +143,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         """
         self._check_settings()
         X, y, where = self._features(X, y, self._told(when, blocks), reset=True)
-        self.classes_, code = np.unique(y, return_inverse=True)
+        self.classes_, code = _coded(y)
         check_classification_targets(self.classes_)
         weight = self._weight(X, code, sample_weight)
         self._learn_all(X, code, weight, where, self._loss_for())

@@ -37,8 +37,6 @@ def order_of(
 
 
 def spreads(rows: Rows) -> Array:
-    """[d] the root mean square of each column; all 0 where no value is above 1."""
-    if float(np.abs(rows.values).max(initial=0.0)) <= 1.0:
-        return np.zeros(rows.width)
+    """[d] the root mean square of each column."""
     square = np.bincount(rows.indices, np.square(rows.values, dtype=np.float64), rows.width)
     return np.asarray(np.sqrt(square / len(rows)))

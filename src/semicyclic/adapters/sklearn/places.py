@@ -81,19 +81,18 @@ class Calendar:
 
     def _codes(self, values: Any) -> Array:
         missing = absent(values)
-        known = np.flatnonzero(~missing)
-        codes = np.full(len(missing), UNKNOWN)
-        if len(known) == 0:
+        if missing.any():
+            known = np.flatnonzero(~missing)
+            codes = np.full(len(missing), UNKNOWN)
+            codes[known] = self._codes(picked(values, known)) if len(known) else UNKNOWN
             return codes
-        given = np.asarray(values if len(known) == len(missing) else picked(values, known))
+        given = np.asarray(values)
         numbers = None if self.names else whole_numbers(given)
         if numbers is None:
             number = {name: code for code, name in enumerate(self.labels)}
-            found = np.array([number.get(_plain(each), UNKNOWN) for each in given.tolist()], np.int64)
-        else:
-            found = np.where((numbers >= 0) & (numbers < self.blocks), numbers, UNKNOWN)
-        codes[known] = found
-        return codes
+            return np.array([number.get(_plain(each), UNKNOWN) for each in given.tolist()], np.int64)
+        inside = (numbers >= 0) & (numbers < self.blocks)
+        return numbers if inside.all() else np.where(inside, numbers, UNKNOWN)
 
 
 def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calendar:
@@ -139,7 +138,7 @@ def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calenda
 def whole_numbers(values: Array) -> Array | None:
     """Values as whole numbers; None where they are not."""
     if values.dtype.kind in "biu":
-        return values.astype(np.int64)
+        return values.astype(np.int64, copy=False)
     if values.dtype == object and all(isinstance(each, int | float) for each in values.tolist()):
         values = values.astype(np.float64)
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all():
