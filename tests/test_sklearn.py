@@ -18,11 +18,12 @@ from sklearn import datasets
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import log_loss
 from sklearn.model_selection import train_test_split
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import check_class_weight_classifiers, parametrize_with_checks
 
 import semicyclic as sc
 from semicyclic import SemiCyclicClassifier, SemiCyclicRegressor
+from semicyclic.experiments import flights
 
 START = 1_700_000_000
 METHODS = ["pluralistic", "separate", "residual", "hedged", "consensus"]
@@ -117,14 +118,12 @@ def test_read_outs_are_those_of_the_run(average: Any, read: str | None) -> None:
 
 def test_passes_are_the_method_on_rows_that_come_again() -> None:
     X, y, when = stream(300)
-    estimator = SemiCyclicClassifier(passes=3, shuffle_within_blocks=False, average="last").fit(
-        X, y, when=when
-    )
+    estimator = SemiCyclicClassifier(passes=3, shuffle_within_blocks=False, average=2).fit(X, y, when=when)
     days = 864_000.0
     again = np.concatenate([when, when + days, when + 2 * days])
     rows = sc.Rows(np.tile(X, (3, 1)), np.tile(y, 3), when=again, dtype=np.float64)
     step = sc.step.adagrad(0.2)
-    model = sc.train.hedged(rows, sc.Schedule.daily(6), step_size=step, batch_size=4).last()
+    model = sc.train.hedged(rows, sc.Schedule.daily(6), step_size=step, batch_size=4).tail(2)
     np.testing.assert_allclose(estimator.coef_, model.weights[:, :, :-1], rtol=0, atol=1e-12)
 
 
@@ -449,6 +448,27 @@ def test_the_default_step_is_about_the_best(name: str) -> None:
         model = SemiCyclicClassifier(step_size=step, passes=passes, random_state=0)
         model.fit(X[order], y[order], blocks=block[order])
         return float(log_loss(y_test, model.predict_proba(X_test, blocks=block_test)))
+
+    best = min(loss(sc.step.adagrad(rate)) for rate in RATES)
+    assert loss("adaptive") < 1.05 * best
+
+
+def test_the_default_step_is_about_the_best_on_flights() -> None:
+    """Learnt until September 2013 and judged on the months after it."""
+    data = pd.read_parquet(flights.data_path()).dropna().sort_values("when", kind="stable")
+    y = data.pop("late").to_numpy(bool)
+    words, numbers = ["carrier", "origin", "dest"], list(data.columns[4:])
+    cells = scipy.sparse.hstack(
+        [OneHotEncoder().fit_transform(data[words]), StandardScaler().fit_transform(data[numbers])], "csr"
+    )
+    old = int(0.75 * len(y))
+
+    def loss(step: Any) -> float:
+        model = SemiCyclicClassifier(step_size=step, random_state=0, zone="America/New_York")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*have no rows")
+            model.fit(cells[:old], y[:old], when=data["when"][:old])
+        return float(log_loss(y[old:], model.predict_proba(cells[old:], when=data["when"][old:])))
 
     best = min(loss(sc.step.adagrad(rate)) for rate in RATES)
     assert loss("adaptive") < 1.05 * best
