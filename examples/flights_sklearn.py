@@ -26,7 +26,7 @@ from sklearn.metrics import log_loss
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from semicyclic import CycleSplit, SemiCyclicClassifier
+from semicyclic import CycleSplit, Schedule, SemiCyclicClassifier
 
 # %% [markdown]
 # The flights of 2013 come with the package. `when` is the scheduled departure on the clocks of New York; it
@@ -86,7 +86,9 @@ class OnePerHour:
         return out
 
 
-hourly = SemiCyclicClassifier(time_column=-1, schedule="daily:24", zone="America/New_York", random_state=0)
+# Flights leave from 5 in the morning on; what little leaves after midnight belongs to the last block.
+hours_of_day = Schedule.daily(edges=list(range(5, 24)), zone="America/New_York")
+hourly = SemiCyclicClassifier(time_column=-1, schedule=hours_of_day, random_state=0)
 ways = {
     "one SGDClassifier": make_pipeline(prepared(), sgd()),
     "the hour as a feature": make_pipeline(prepared("hour"), sgd()),
@@ -163,10 +165,9 @@ figure.savefig("flights.png", dpi=120)
 # %%
 model = fitted[-1]
 names = fitted[0].get_feature_names_out()[:-1]
-gap = model.coef_[18, 0] - model.coef_[8, 0]
-for each in np.argsort(-np.abs(gap))[:5]:
-    print(
-        f"{names[each]:24} {model.coef_[8, 0, each]:+.2f} at 8:00, {model.coef_[18, 0, each]:+.2f} at 18:00"
-    )
+labels = model.blocks_.tolist()
+morning, evening = (model.coef_[labels.index(each), 0] for each in ("08:00-09:00", "18:00-19:00"))
+for each in np.argsort(-np.abs(evening - morning))[:5]:
+    print(f"{names[each]:24} {morning[each]:+.2f} at 8:00, {evening[each]:+.2f} at 18:00")
 by_block = model.score_by_block(fitted[0].transform(flights.iloc[test]), late[test])
 print({label: round(score, 3) for label, score in by_block.items()})

@@ -269,10 +269,16 @@ SWITCHES = [
 
 @pytest.mark.parametrize(("way", "then"), SWITCHES)
 @pytest.mark.parametrize("rule", ["sgd", "dual", "adagrad"])
-@given(seed=seeds, kind=st.sampled_from((*KINDS, "hedged")), cut=st.integers(1, 119), bare=st.booleans())
+@given(
+    seed=seeds,
+    kind=st.sampled_from((*KINDS, "hedged")),
+    cut=st.integers(1, 119),
+    bare=st.booleans(),
+    running=st.booleans(),
+)
 @settings(max_examples=6, deadline=None)
 def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
-    way: str, then: str, rule: str, seed: int, kind: str, cut: int, bare: bool
+    way: str, then: str, rule: str, seed: int, kind: str, cut: int, bare: bool, running: bool
 ) -> None:
     """Whatever its records were before and are afterwards, and where cycles are counted from the blocks."""
     made = case(seed, kind="single" if kind == "hedged" else kind, rule=rule, n=120)
@@ -286,7 +292,7 @@ def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
 
     with streams.way(way) as more:
         whole = train.more(start(rows[:cut], **more), rows[cut:], engine=more.get("engine"))
-        run = start(rows[:cut], **more)
+        run = start(rows[:cut], running=running, **more)
     folded = run.folded()
     assert not folded.log.pages
     if run.log.pages:

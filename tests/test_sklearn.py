@@ -50,14 +50,14 @@ def expected(estimator: Any) -> dict[str, str]:
     return {**EXPECTED, **more}
 
 
-@pytest.mark.filterwarnings("ignore:.*told of neither", "ignore:.*has values around")
+@pytest.mark.filterwarnings("ignore:nothing was told", "ignore:.*has values around")
 @parametrize_with_checks([SemiCyclicClassifier(), SemiCyclicRegressor()], expected_failed_checks=expected)
 def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
     """All of them; the one for arrays of other libraries skips itself, as no such support is claimed."""
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore:.*told of neither", "ignore:.*has values around")
+@pytest.mark.filterwarnings("ignore:nothing was told", "ignore:.*has values around")
 def test_with_more_passes_the_check_of_class_weights_passes_too() -> None:
     check_class_weight_classifiers("SemiCyclicClassifier", SemiCyclicClassifier(passes=50))
 
@@ -105,7 +105,7 @@ def test_a_regressor_is_the_method_on_the_same_rows(loss: str) -> None:
 
 @pytest.mark.parametrize(("average", "read"), [("mean", "mean"), ("last", "last"), ("tail", None), (2, None)])
 def test_read_outs_are_those_of_the_run(average: Any, read: str | None) -> None:
-    X, y, when = stream(1500)
+    X, y, when = stream(1440)
     estimator = SemiCyclicClassifier(average=average, shuffle_within_blocks=False, method="pluralistic")
     estimator.fit(X, y, when=when)
     rows = sc.Rows(X, y, when=when, dtype=np.float64)
@@ -487,12 +487,21 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     table = np.c_[X, when]
     fitted = SemiCyclicClassifier(time_column=4, schedule="daily:2", random_state=0).fit(table, y)
     make = SemiCyclicClassifier
-    refusal("nothing tells the block of these rows.*missing='consensus'", lambda: fitted.predict(X))
+    refusal("X has 4 features.*expecting 5", lambda: fitted.predict(X))
+    frame = pd.DataFrame(table, columns=[*"abcd", "t"])
+    named = make(time_column="t", schedule="daily:2").fit(frame, y)
+    refusal(
+        "nothing tells the block of these rows.*missing='consensus'",
+        lambda: named.predict(frame[list("abcd")]),
+    )
+    refusal("no column 't'", lambda: named.predict(frame[list("abdc")]))
+    refusal("no column 't'", lambda: named.predict(frame[list("abc")]))
+    refusal("should match those that were passed", lambda: named.predict(frame[["b", "a", "c", "d", "t"]]))
     refusal("leave out when=", lambda: fitted.predict(table, when=when))
     refusal("expecting 5 features", lambda: fitted.predict(X[:, :2]))
     refusal("128 s apart.*float64", lambda: make(time_column=4).fit(table.astype(np.float32), y))
     scaled = (table - table.mean(axis=0)) / table.std(axis=0)
-    refusal("no epoch seconds.*scaler", lambda: make(time_column=4).fit(scaled, y))
+    refusal("a time is.*If a scaler came before", lambda: make(time_column=4).fit(scaled, y))
     refusal("divided by 1000", lambda: make().fit(X, y, when=when * 1000))
     refusal("not both", lambda: make(time_column=4, block_column=3).fit(table, y))
     refusal("not both", lambda: make().fit(X, y, when=when, blocks=y))
@@ -501,12 +510,36 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     refusal("6 blocks, and nothing tells", lambda: make(schedule="daily:6").fit(X, y))
     refusal("write 'daily:6'", lambda: make(schedule=6).fit(X, y, when=when))
     refusal("schedule daily:0", lambda: make(schedule="daily:0").fit(X, y, when=when))
+    for wrong in (when / 60, when / 86_400, when % 86_400 // 3600, np.where(when == when[9], 0.0, when)):
+        refusal("a time is .* above 1,000,000,000", lambda wrong=wrong: make().fit(X, y, when=wrong))
+    refusal("a time is 5,", lambda: make(random_state=0).fit(X, y, when=when).predict(X[:1], when=[5]))
+    refusal("give the name of a column", lambda: make(time_column=4.0).fit(table, y))  # type: ignore[arg-type]
+    refusal("give the name of a column", lambda: make(time_column=True).fit(table, y))
+    refusal("zone", lambda: make(zone="Paris").fit(X, y, when=when))
+    refusal("names of blocks go with", lambda: make(schedule=["a", "b"]).fit(X, y, when=when))
+    refusal("all of them different", lambda: make(schedule=["a", "a"]).fit(X, y, blocks=["a"] * 200))
+    refusal("several kinds", lambda: make().fit(X, y, blocks=np.array(["a", 1] * 100, object)))
+    refusal("some rows have no block", lambda: make().fit(X, y, blocks=np.array(["a", None] * 100, object)))
+    refusal(
+        "row 1 has no block",
+        lambda: make(schedule=2).fit(X, y, blocks=np.where(np.arange(200) == 1, np.nan, 0)),
+    )
+    refusal("no column of values", lambda: make().fit(X, y, when=table))
+    refusal("no column of values", lambda: make().fit(X, y, when=when[0]))
+    refusal("several kinds", lambda: make().fit(X, np.array(["a", 1] * 100, object), when=when))
+    refusal(
+        "a regressor learns numbers",
+        lambda: SemiCyclicRegressor().fit(X, np.array(["a", "b"] * 100), when=when),
+    )
+    refusal("unknown loss 'quantile'", lambda: SemiCyclicRegressor(loss="quantile").fit(X, y, when=when))
     refusal("schedule=3.5", lambda: make(schedule=3.5).fit(X, y, when=when))
     refusal("choose one of pluralistic", lambda: make(method="best").fit(X, y))
     refusal("average='all'", lambda: make(average="all").fit(X, y))
     refusal("missing='guess'", lambda: make(missing="guess").fit(X, y))
     refusal("step_size='fast'", lambda: make(step_size="fast").fit(X, y, when=when))
-    refusal("passes=0", lambda: make(passes=0).fit(X, y))
+    for passes in (0, 2.0, None, True):
+        refusal(f"passes={passes}", lambda passes=passes: make(passes=passes).fit(X, y))
+    refusal("method=", lambda: make(method=["hedged"]).fit(X, y))  # type: ignore[arg-type]
     refusal("batch_size=0", lambda: make(batch_size=0).fit(X, y, when=when))
     refusal("choose 'logistic' or 'hinge'", lambda: make(loss="squared").fit(X, y, when=when))
     refusal("use loss='logistic'", lambda: make(loss="hinge").fit(X, np.arange(200) % 3, when=when))
@@ -520,11 +553,15 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     refusal("datetimes first", lambda: make().fit(X, y, when=np.array(["2024-01-01"] * 200)))
     refusal("nothing to learn from", lambda: make(time_column=0).fit(when[:, None], y))
     numbered = make(random_state=0).fit(X, y, blocks=np.arange(200) % 3)
-    refusal("row 0 is in block 3: the blocks are 0, 1, 2; schedule=m", lambda: numbered.predict(X, blocks=3))
+    refusal(
+        "row 0 is in block 3: the blocks are 0, 1, 2; schedule=m makes", lambda: numbered.predict(X, blocks=3)
+    )
     refusal("give blocks=", lambda: numbered.predict(X, when=when))
     refusal("counted from 0", lambda: make().fit(X, y, blocks=np.arange(200) - 1))
     refusal("no attribute 'predict_proba'", lambda: make(loss="hinge").predict_proba, AttributeError)
     refusal("not fitted yet", lambda: make().coef_, NotFittedError)
+    refusal("not fitted yet", lambda: make().get_feature_names_out(), NotFittedError)
+    refusal("has 2 names, X had 4", lambda: numbered.get_feature_names_out(["a", "b"]))
     refusal("no attribute 'nonsense'", lambda: sc.nonsense, AttributeError)
 
 
@@ -532,10 +569,22 @@ def test_partial_fit_refuses_what_would_not_be_one_stream() -> None:
     X, y, when = stream(200)
     make = SemiCyclicClassifier
     refusal("classes must be passed", lambda: make().partial_fit(X, y, when=when))
-    refusal("say schedule=m", lambda: make().partial_fit(X, y, [0, 1], blocks=y))
-    estimator = make().partial_fit(X[50:], y[50:], [0, 1], when=when[50:])
+    refusal("say schedule=m.*a list of their names", lambda: make().partial_fit(X, y, [0, 1], blocks=y))
+    estimator = make().partial_fit(X[50:150], y[50:150], [0, 1], when=when[50:150])
     before = estimator.coef_.copy()
     refusal("goes by time", lambda: estimator.partial_fit(X[:50], y[:50], when=when[:50]))
+    refusal("goes by time", lambda: estimator.partial_fit(X[148:], y[148:], when=when[148:]))
+    refusal("goes by time", lambda: estimator.partial_fit(X[[199, 10]], y[[199, 10]], when=when[[199, 10]]))
+    fitted = make().fit(X, y, when=when)
+    refusal("goes by time", lambda: fitted.partial_fit(X[:50], y[:50], when=when[:50]))
+    for name, value in {
+        "batch_size": 9,
+        "method": "separate",
+        "schedule": "daily:3",
+        "average": "last",
+    }.items():
+        changed = copy.deepcopy(estimator).set_params(**{name: value})
+        refusal(f"{name} was .* when this stream began", lambda: changed.partial_fit(X, y, when=when + 1e6))  # noqa: B023
     refusal("neither time nor block", lambda: estimator.partial_fit(X, y))
     refusal("not those of the first", lambda: estimator.partial_fit(X, y, [0, 1, 2], when=when + 1e6))
     refusal("unknown label 2", lambda: estimator.partial_fit(X, y + 1, when=when + 1e6))
@@ -543,10 +592,212 @@ def test_partial_fit_refuses_what_would_not_be_one_stream() -> None:
     assert (estimator.coef_ == before).all()
 
 
+def test_a_call_that_fails_leaves_the_estimator_as_it_was() -> None:
+    X, y, when = stream(400)
+    estimator = SemiCyclicClassifier(schedule="daily:2", random_state=0).fit(X, y, when=when)
+    before = estimator.predict_proba(X, when=when)
+    refusal("divided by 1000", lambda: estimator.fit(X[:, :2], y + 5, when=when * 1000))
+    assert (estimator.predict_proba(X, when=when) == before).all()
+    assert estimator.classes_.tolist() == [0, 1]
+    empty = SemiCyclicClassifier()
+    refusal("say schedule=m", lambda: empty.partial_fit(X, y, [0, 1], blocks=y))
+    assert not hasattr(empty, "classes_")
+    assert not hasattr(empty, "n_features_in_")
+    # In the midst of learning as well.
+    z = X[:, 0]
+    steps: dict[str, Any] = {"step_size": 0.05, "batch_size": 1, "schedule": "daily:2"}
+    whole = SemiCyclicRegressor(**steps).partial_fit(X, z, when=when)
+    stream_ = SemiCyclicRegressor(**steps).partial_fit(X[:200], z[:200], when=when[:200])
+    bad = X[200:].copy()
+    bad[100:] *= 1e100
+    refusal("diverged", lambda: stream_.partial_fit(bad, z[200:], when=when[200:]), sc.Diverged)
+    stream_.partial_fit(X[200:], z[200:], when=when[200:])
+    np.testing.assert_allclose(stream_.coef_, whole.coef_, rtol=0, atol=1e-12)
+
+
+def test_rows_of_one_time_and_rows_within_a_chunk_keep_their_order() -> None:
+    X, y, when = stream(300)
+    when = np.floor(when / 7200) * 7200  # twelve rows of the same time
+    settings_: dict[str, Any] = {"shuffle_within_blocks": False, "schedule": "daily:2"}
+    whole = SemiCyclicClassifier(**settings_).fit(X, y, when=when)
+    chunks = SemiCyclicClassifier(**settings_)
+    for low in range(0, 300, 30):
+        # Within a chunk, times in any order; rows of one time as they are.
+        own = low + np.argsort(-when[low : low + 30], kind="stable")
+        chunks.partial_fit(X[own], y[own], [0, 1], when=when[own])
+    np.testing.assert_allclose(chunks.coef_, whole.coef_, rtol=0, atol=1e-12)
+    mixed = np.argsort(pd.Series(when).groupby(when).cumcount(), kind="stable")  # rows of one time far apart
+    again = SemiCyclicClassifier(**settings_).fit(X[mixed], y[mixed], when=when[mixed])
+    assert (again.coef_ == whole.coef_).all()
+
+
+def test_many_small_chunks_do_not_pile_up() -> None:
+    X, y, when = stream(400)
+    estimator = SemiCyclicClassifier(schedule="daily:2", shuffle_within_blocks=False)
+    for row in range(400):
+        estimator.partial_fit(X[row : row + 1], y[row : row + 1], [0, 1], when=when[row : row + 1])
+    assert len(estimator._fitted.run.log.pages) < 200
+    whole = SemiCyclicClassifier(schedule="daily:2", shuffle_within_blocks=False).fit(X, y, when=when)
+    np.testing.assert_allclose(estimator.coef_, whole.coef_, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(estimator.progressive_loss_, whole.progressive_loss_, rtol=0, atol=1e-12)
+
+
+def test_what_was_fitted_answers_whatever_is_set_afterwards() -> None:
+    X, y, when = stream(300)
+    estimator = SemiCyclicClassifier(loss="hinge", random_state=0).fit(X, y, when=when)
+    estimator.set_params(loss="logistic")
+    refusal("no attribute 'predict_proba'", lambda: estimator.predict_proba, AttributeError)
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_a_withheld_column_is_told_by_the_names_of_the_others() -> None:
+    X, y, when = stream()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.insert(2, "t", pd.to_datetime(when, unit="s"))
+    by_name = SemiCyclicClassifier(time_column="t", missing="consensus", random_state=0).fit(frame, y)
+    by_place = SemiCyclicClassifier(time_column=2, missing="consensus", random_state=0).fit(frame, y)
+    rest = frame[list("abcd")]
+    told = by_name.decision_function(frame.assign(t=pd.NaT))
+    assert (by_name.decision_function(rest) == told).all()
+    assert (by_place.decision_function(rest) == told).all()
+    for odd in (frame[list("dcba")], frame[["a", "b", "t", "c"]], X, np.c_[X[:, 1:], when]):
+        with pytest.raises(ValueError, match=r"X has no column 't'|should match|expecting 5|without names"):
+            by_name.decision_function(odd)
+        with pytest.raises(ValueError, match=r"should match|expecting 5"):
+            by_place.decision_function(odd)
+
+
+def test_blocks_that_there_are_not_are_refused_even_with_leave() -> None:
+    X, y, when = stream()
+    half = (when // 43_200 % 2).astype(int)
+    estimator = SemiCyclicClassifier(schedule=2, missing="consensus", random_state=0).fit(X, y, blocks=half)
+    refusal("in block 7", lambda: estimator.predict(X, blocks=7))
+    refusal("in block '1'", lambda: estimator.predict(X, blocks=half.astype(str)))
+    some = np.where(np.arange(600) % 5 == 0, np.nan, half)
+    mixed = estimator.decision_function(X, blocks=some)
+    assert (mixed[::5] == estimator.decision_function(X)[::5]).all()
+    assert (mixed[1::5] == estimator.decision_function(X, blocks=half)[1::5]).all()
+    objects = np.array([None if np.isnan(each) else int(each) for each in some], object)
+    assert (estimator.decision_function(X, blocks=objects) == mixed).all()
+    one = SemiCyclicClassifier(schedule="daily:1").fit(X, y, when=when)
+    refusal("3 values, X has 600", lambda: one.predict(X, when=when[:3]))
+    refusal("no column of values", lambda: one.predict(X, when="noon"))
+    assert (one.predict(X, when=np.full(600, np.nan)) == one.predict(X)).all()
+
+
+def test_blocks_may_be_named_beforehand() -> None:
+    X, y, when = stream()
+    named = np.array(["day", "night"])[(when // 43_200 % 2).astype(int)]
+    whole = SemiCyclicClassifier(shuffle_within_blocks=False).fit(X, y, blocks=named)
+    parts = SemiCyclicClassifier(schedule=["day", "night"])
+    for low in range(0, 600, 55):
+        parts.partial_fit(X[low : low + 55], y[low : low + 55], [0, 1], blocks=named[low : low + 55])
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=0, atol=1e-12)
+    refusal("in block 'noon': the blocks are day, night$", lambda: parts.predict(X, blocks="noon"))
+
+
+def test_missing_times_are_seen_in_every_form() -> None:
+    X, y, when = stream(60)
+    estimator = SemiCyclicClassifier(schedule="daily:2", missing="consensus").fit(X, y, when=when)
+    hole = when.copy()
+    hole[5] = np.nan
+    told = estimator.decision_function(X, when=hole)
+    stamps = pd.to_datetime(pd.Series(hole), unit="s")
+    for values in (
+        pl.Series(hole),
+        pl.Series([None if np.isnan(each) else each for each in hole]),
+        stamps,
+        stamps.dt.tz_localize("UTC"),
+        stamps.to_numpy(),
+        stamps.astype(object).to_numpy(),
+        np.array([None if np.isnan(each) else float(each) for each in hole], object),
+        np.array([float(each) for each in hole], object),
+    ):
+        assert (estimator.decision_function(X, when=values) == told).all()
+
+
+def test_a_sparse_time_may_be_stored_in_pieces() -> None:
+    X, y, when = stream(60)
+    cells = np.concatenate([np.r_[X[row], when[row] / 2, when[row] / 2] for row in range(60)])
+    pieces = scipy.sparse.csr_matrix(
+        (cells, np.tile([0, 1, 2, 3, 4, 4], 60), np.arange(0, 361, 6)), shape=(60, 5)
+    )
+    estimator = SemiCyclicClassifier(time_column=4, schedule="daily:2", random_state=0)
+    one = estimator.fit(scipy.sparse.csr_matrix(np.c_[X, when]), y).coef_
+    np.testing.assert_allclose(estimator.fit(pieces, y).coef_, one, atol=1e-12)
+
+
+def test_a_zone_beside_a_schedule_is_that_of_the_times() -> None:
+    X, y, when = stream()
+    schedule = sc.Schedule.daily(6, zone="UTC")
+    tokyo = pd.Series(pd.to_datetime(when, unit="s"))
+    one = SemiCyclicClassifier(schedule=schedule, zone="Asia/Tokyo", random_state=0).fit(X, y, when=tokyo)
+    two = SemiCyclicClassifier(schedule=schedule, random_state=0).fit(
+        X, y, when=tokyo.dt.tz_localize("Asia/Tokyo")
+    )
+    assert (one.coef_ == two.coef_).all()
+    assert (
+        one.coef_ != SemiCyclicClassifier(schedule=schedule, random_state=0).fit(X, y, when=tokyo).coef_
+    ).any()
+
+
+def test_a_generator_may_be_given() -> None:
+    X, y, when = stream()
+    coefs = [
+        SemiCyclicClassifier(random_state=np.random.RandomState(seed)).fit(X, y, when=when).coef_
+        for seed in (0, 0, 1)
+    ]
+    assert (coefs[0] == coefs[1]).all()
+    assert (coefs[0] != coefs[2]).any()
+
+
+def test_rows_of_no_weight_are_no_rows() -> None:
+    X, y, when = stream()
+    half = when // 43_200 % 2
+    with pytest.warns(UserWarning, match=r"1 of 2 blocks have no rows \(00:00-12:00\)"):
+        estimator = SemiCyclicClassifier(schedule="daily:2").fit(X, y, half, when=when)
+    weight = np.linspace(0.1, 2, 600)
+    estimator = SemiCyclicClassifier(schedule="daily:2", random_state=0).fit(X, y, when=when)
+    hits = estimator.predict(X, when=when) == y
+    for block, score in enumerate(estimator.score_by_block(X, y, weight, when=when).values()):
+        own = half == block
+        assert score == pytest.approx(np.average(hits[own], weights=weight[own]))
+
+
+def test_the_matrix_is_of_rows_from_the_whole_stream() -> None:
+    X, y, when = stream(70_000)
+    y[:60_000] = 1 - y[:60_000]
+    estimator = SemiCyclicClassifier(schedule="daily:2", random_state=0).fit(X, y, when=when)
+    sample = estimator._fitted.sample
+    assert len(sample) < len(X)
+    whole = estimator.score_matrix(X, y, when=when)
+    np.testing.assert_allclose(estimator.matrix_.values, whole.values, atol=0.02)
+    unknown = np.where(np.arange(70_000) == 3, np.nan, when)
+    lenient = SemiCyclicClassifier(schedule="daily:2", missing="consensus").fit(X, y, when=when)
+    refusal("block of every row", lambda: lenient.score_matrix(X, y, when=unknown))
+
+
+def test_a_block_for_every_minute_is_answered_at_once() -> None:
+    """Means are kept while learning, and not found by going through all rows again."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 5))
+    when = START + 60.0 * np.arange(20_000)
+    estimator = SemiCyclicClassifier(schedule="daily:1440").fit(X, X[:, 0] > 0, when=when)
+    assert estimator._fitted.run.log.running is not None
+    assert estimator.score(X, X[:, 0] > 0, when=when) > 0.9
+    sparse = scipy.sparse.random_array((500, 200_000), density=1e-5, format="csr", rng=rng)
+    wide = SemiCyclicClassifier(schedule="daily:24").fit(
+        sparse, rng.integers(0, 2, 500), when=when[:500] * 1.0 + 7200 * np.arange(500)
+    )
+    assert wide._fitted.run.log.running is None
+
+
 def test_what_may_be_a_mistake_is_said() -> None:
     X, y, when = stream(200)
-    with pytest.warns(UserWarning, match="neither times nor blocks.*time_column="):
+    with pytest.warns(UserWarning, match="nothing was told of times or blocks.*time_column="):
         SemiCyclicClassifier().fit(X, y)
+    with pytest.warns(UserWarning, match="nothing was told of times or blocks"):
+        SemiCyclicClassifier().partial_fit(X, y, [0, 1])
     with pytest.warns(UserWarning, match=r"column 'x2' has values around 1,0.*StandardScaler"):
         SemiCyclicClassifier(time_column=-1).fit(np.c_[X * [1, 1, 1000, 1], when], y)
     with pytest.warns(UserWarning, match="y has values around 5.*TransformedTargetRegressor"):

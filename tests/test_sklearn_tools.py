@@ -274,7 +274,7 @@ def test_nobody_is_judged_by_what_they_could_not_know(
         assert one[1].tolist() == two[1].tolist()
 
 
-@pytest.mark.parametrize("gap", ["6h", timedelta(hours=6)])
+@pytest.mark.parametrize("gap", ["6h", timedelta(hours=6), np.timedelta64(6, "h")])
 def test_a_gap_of_hours_leaves_out_rows_whose_labels_come_too_late(gap: Any) -> None:
     when = pl.DataFrame({"x": np.zeros(96), "when": 1_700_006_400 + 3600 * np.arange(96)})
     for train, test in CycleSplit(2, time_column="when", gap=gap).split(when):
@@ -291,11 +291,24 @@ def test_a_split_that_cannot_be_made_is_refused() -> None:
         "leaves nothing to train on": CycleSplit(1, time_column=1, gap=1),
         "no column 7": CycleSplit(1, time_column=7),
         "gap=-1": CycleSplit(1, time_column=1, gap=-1),
+        "gap=None": CycleSplit(1, time_column=1, gap=None),  # type: ignore[arg-type]
+        "0 or more": CycleSplit(1, time_column=1, gap=timedelta(hours=-2)),
         "gap 6 parsecs": CycleSplit(1, time_column=1, gap="6 parsecs"),
         "n_splits=0": CycleSplit(0, time_column=1),
         "test_cycles=1.5": CycleSplit(1, time_column=1, test_cycles=1.5),  # type: ignore[arg-type]
     }.items():
         with pytest.raises(ValueError, match=match):
             list(split.split(X))
+    X[3, 1] = np.nan
+    with pytest.raises(ValueError, match="row 3 has no time: leave it out"):
+        list(CycleSplit(1, time_column=1).split(X))
+    with pytest.raises(ValueError, match="not both"):
+        list(CycleSplit(1, time_column=1).split(X, groups=np.arange(48)))
+    with pytest.raises(ValueError, match="X has 48 rows"):
+        list(CycleSplit(1).split(X, groups=np.arange(24)))
+    with pytest.raises(ValueError, match="row 2 has no cycle"):
+        list(CycleSplit(1).split(X, groups=np.where(np.arange(48) == 2, np.nan, 1.0)))
+    days = np.datetime64("2026-03-01") + np.arange(48) // 12
+    assert [len(train) for train, _ in CycleSplit(2, gap=1).split(X, groups=days)] == [12, 24]
     with pytest.raises(ValueError, match="a number of cycles"):
         list(CycleSplit(1, gap="6h").split(X, groups=np.arange(48) // 24))

@@ -152,7 +152,7 @@ def by_name(name: str) -> Loss:
         return plain[name]
     kind, _, argument = name.rstrip(")").partition("(")
     try:
-        if kind == "quantile":
+        if kind == "quantile" and argument:
             return quantile(float(argument))
         if kind == "softmax":
             return softmax(int(argument))

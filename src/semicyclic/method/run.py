@@ -202,7 +202,9 @@ class Run:
         if log.pages:
             log.fold(len(log.pages))
         # What follows is traced from here.
-        log.start, log.squares, log.running = self.state.vectors.copy(), self.state.squares.copy(), None
+        log.start, log.squares = self.state.vectors.copy(), self.state.squares.copy()
+        if not log.tables:
+            log.running = None
         return replace(self, log=log)
 
     # ---------------------------------------------------------------- progressive loss

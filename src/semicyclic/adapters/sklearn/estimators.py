@@ -16,6 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from semicyclic.adapters.sklearn.base import SemiCyclic, loss_of
+from semicyclic.adapters.sklearn.inputs import features_of, told
 from semicyclic.method import loss as losses
 from semicyclic.method.loss import Loss
 
@@ -23,8 +24,10 @@ Array = npt.NDArray[Any]
 
 
 def _has_chances(estimator: Any) -> bool:
-    if loss_of(estimator.loss) != losses.logistic:
-        raise AttributeError(f"loss={estimator.loss!r} has no probabilities: use loss='logistic'")
+    fitted = vars(estimator).get("_fitted")
+    loss = loss_of(estimator.loss) if fitted is None else fitted.run.loss
+    if loss == losses.hinge:
+        raise AttributeError("loss='hinge' has no probabilities: use loss='logistic'")
     return True
 
 
@@ -36,8 +39,17 @@ def _coded(y: Array) -> tuple[Array, Array]:
         second = y == high
         if low < high and (second | (y == low)).all():
             return np.array([low, high]), second.astype(np.int64)
-    classes, code = np.unique(y, return_inverse=True)
+    try:
+        classes, code = np.unique(y, return_inverse=True)
+    except TypeError:
+        raise ValueError("y holds labels of several kinds: make them all texts or all numbers") from None
     return classes, code
+
+
+def _numbers(y: Array) -> Array:
+    if y.dtype.kind not in "biuf":
+        raise ValueError(f"y holds {y.dtype}: a regressor learns numbers")
+    return y
 
 
 class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
@@ -52,8 +64,8 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         Instead of a time, the column with the block of each row: numbers from 0 on, or names.
     schedule : Schedule, str or int, default=None
         How time is cut into blocks: "daily:6", "weekly:7", "daily:06:00,13:30,22:00", or a
-        `semicyclic.Schedule`; with blocks, their number. Unless given, six blocks a day, or as many as
-        there are numbers or names.
+        `semicyclic.Schedule`; with blocks, their number or a list of their names. Unless given, six blocks
+        a day, or as many as there are numbers or names.
     zone : str, default=None
         The time zone of the schedule, where that is a text, and of times that name none. Otherwise
         the schedule's own, and UTC.
@@ -77,8 +89,8 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         What is read out: the mean of all iterates, of the last half of the cycles or of so many of them,
         or the last iterate.
     missing : {"raise", "consensus"}, default="raise"
-        What to do when the time of a row to predict is not known: refuse, or answer by the mean of the
-        blocks' models.
+        What to do when the time of a row to predict is not known (NaN, NaT, or a data frame without the
+        column): refuse, or answer by the mean of the blocks' models.
     fit_intercept : bool, default=True
     class_weight : dict, "balanced" or None, default=None
     random_state : int, RandomState or None, default=None
@@ -139,14 +151,15 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
     ) -> "SemiCyclicClassifier":
         """Learn from rows in order of time, whatever order they are given in.
 
-        when, blocks: the time or block of each row, where no column of X tells it.
+        when, blocks: the time or block of each row, where no column of X tells it. Rows of which only the
+            blocks are known are taken in the order given; a cycle ends where the number of the block falls.
         """
-        self._check_settings()
-        X, y, where = self._features(X, y, self._told(when, blocks), reset=True)
-        self.classes_, code = _coded(y)
-        check_classification_targets(self.classes_)
-        weight = self._weight(X, code, sample_weight)
-        self._learn_all(X, code, weight, where, self._loss_for())
+        with self._all_or_nothing():
+            X, y, where = features_of(self, X, y, told(self, when, blocks), reset=True)
+            self.classes_, code = _coded(y)
+            check_classification_targets(self.classes_)
+            weight = self._weight(X, code, sample_weight)
+            self._learn_all(self._given(X, code, weight, where, self._loss_for()))
         return self
 
     def partial_fit(
@@ -161,24 +174,28 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
     ) -> "SemiCyclicClassifier":
         """Go on with rows that follow those before, in order of time, in chunks of any size.
 
+        All chunks together are learnt from as one `fit` of one unshuffled pass would, if they begin by
+        partial_fit: a `fit` before them has ended with a step on whatever rows were left over.
+
         classes: all classes there will be, at the first call.
         """
-        self._check_settings()
-        first = not self.__sklearn_is_fitted__()
-        X, y, where = self._features(X, y, self._told(when, blocks), reset=first)
-        check_classification_targets(y)
-        if first:
-            if classes is None:
-                raise ValueError("classes must be passed on the first call to partial_fit.")
-            self.classes_ = np.unique(classes)
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(f"classes={classes!r} are not those of the first call: {self.classes_.tolist()}")
-        if isinstance(self.class_weight, str):
-            raise ValueError(
-                "class_weight='balanced' needs all rows at once: for partial_fit give a dictionary"
-            )
-        code = self._codes(y)
-        self._learn_more(X, code, self._weight(X, code, sample_weight), where, self._loss_for())
+        with self._all_or_nothing():
+            first = not self.__sklearn_is_fitted__()
+            X, y, where = features_of(self, X, y, told(self, when, blocks), reset=first)
+            check_classification_targets(y)
+            if first:
+                if classes is None:
+                    raise ValueError("classes must be passed on the first call to partial_fit.")
+                self.classes_ = np.unique(classes)
+            elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+                raise ValueError(f"classes= are not those of the first call: {self.classes_.tolist()}")
+            if isinstance(self.class_weight, str):
+                raise ValueError(
+                    "class_weight='balanced' needs all rows at once: for partial_fit give a dictionary"
+                )
+            code = self._codes(y)
+            weight = self._weight(X, code, sample_weight)
+            self._learn_more(self._given(X, code, weight, where, self._loss_for()))
         return self
 
     def decision_function(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
@@ -193,7 +210,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
     def predict_proba(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
         """[n, C] the probability of each class."""
         score = self._scores(X, when, blocks)
-        chance = self._loss_for().link(score)
+        chance = self._get().run.loss.link(score)
         return chance if chance.ndim == 2 else np.stack([1.0 - chance, chance], axis=1)
 
     @available_if(_has_chances)  # type: ignore[untyped-decorator]
@@ -308,21 +325,30 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
     ) -> "SemiCyclicRegressor":
         """Learn from rows in order of time, whatever order they are given in.
 
-        when, blocks: the time or block of each row, where no column of X tells it.
+        when, blocks: the time or block of each row, where no column of X tells it. Rows of which only the
+            blocks are known are taken in the order given; a cycle ends where the number of the block falls.
         """
-        self._check_settings()
-        X, y, where = self._features(X, y, self._told(when, blocks), reset=True)
-        self._learn_all(X, y, self._weight(X, sample_weight), where, self._loss_for())
+        with self._all_or_nothing():
+            X, y, where = features_of(self, X, y, told(self, when, blocks), reset=True)
+            self._learn_all(
+                self._given(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
+            )
         return self
 
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> "SemiCyclicRegressor":
-        """Go on with rows that follow those before, in order of time, in chunks of any size."""
-        self._check_settings()
-        first = not self.__sklearn_is_fitted__()
-        X, y, where = self._features(X, y, self._told(when, blocks), reset=first)
-        self._learn_more(X, y, self._weight(X, sample_weight), where, self._loss_for())
+        """Go on with rows that follow those before, in order of time, in chunks of any size.
+
+        All chunks together are learnt from as one `fit` of one unshuffled pass would, if they begin by
+        partial_fit: a `fit` before them has ended with a step on whatever rows were left over.
+        """
+        with self._all_or_nothing():
+            first = not self.__sklearn_is_fitted__()
+            X, y, where = features_of(self, X, y, told(self, when, blocks), reset=first)
+            self._learn_more(
+                self._given(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
+            )
         return self
 
     def predict(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:

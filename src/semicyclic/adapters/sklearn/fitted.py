@@ -32,18 +32,19 @@ def check_average(average: Any) -> None:
 class Fitted:
     """A run with its calendar, and what follows from them; it never changes but by filling in.
 
+    how: what the run was learnt by.
     latest: the time of the last row, in microseconds since 1970.
     sample: some of the rows it has learnt from last.
     """
 
-    def __init__(self, run: Run, calendar: Calendar, average: Any, *, latest: int, sample: Rows) -> None:
-        self.run, self.calendar, self.average = run, calendar, average
+    def __init__(self, run: Run, calendar: Calendar, how: Any, *, latest: float, sample: Rows) -> None:
+        self.run, self.calendar, self.how = run, calendar, how
         self.latest, self.sample = latest, sample
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the log of visits, where no read-out needs it: it may be a hundred times the models."""
         state = dict(vars(self))
-        if self.average in ("mean", "last"):
+        if self.how.average in ("mean", "last"):
             state["run"] = self.run.folded()
         return state
 
@@ -55,15 +56,15 @@ class Fitted:
     @cached_property
     def model(self) -> Pluralistic:
         """The read-out that was asked for; a block without rows has the consensus."""
-        run = self.run_by_now
+        run, average = self.run_by_now, self.how.average
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*were never visited")
-            if self.average == "mean":
+            if average == "mean":
                 return run.mean()
-            if self.average == "last":
+            if average == "last":
                 return run.last()
             cycles = len(np.unique(run.log.table().cycle))
-            return run.tail(max(cycles // 2, 1) if self.average == "tail" else int(self.average))
+            return run.tail(max(cycles // 2, 1) if average == "tail" else int(average))
 
     @cached_property
     def share(self) -> Array:

@@ -10,13 +10,15 @@ from semicyclic import units
 from semicyclic.adapters.sklearn.tables import absent, picked
 from semicyclic.method.moments import instants
 from semicyclic.method.schedule import Schedule
+from semicyclic.method.zone import zone_info
 
 Array = npt.NDArray[Any]
 
-# A column with a mean of 0 and a spread of 1 reaches hardly beyond; the clock was there in 1970, for
-# a quarter of an hour.
-SCALED = 1000.0
-UNKNOWN = -1
+# Numbers below this many seconds, before March 1973, are hardly ever times: they were scaled, are counted in
+# minutes or days, or are the nothing of a sparse matrix.
+LEAST = 1e8
+# In place of a block: not told, and told but not one of those there are.
+MISSING, STRANGE = -1, -2
 
 
 class Where(NamedTuple):
@@ -27,7 +29,7 @@ class Where(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """The block of each row, UNKNOWN where it was not told; with times also the cycle and the ticks."""
+    """The block of each row, MISSING or STRANGE; with times also the cycle and the ticks."""
 
     block: Array
     cycle: Array | None = None
@@ -61,7 +63,8 @@ class Calendar:
     def place(self, where: Where, rows: int) -> Placed:
         """The block of each of so many rows, and with times the cycle."""
         if where.timed:
-            return self._at_times(_length("when", where.values, rows))
+            values = _length("when", where.values, rows)
+            return Placed(np.zeros(rows, np.int64)) if self.schedule == 1 else self._at_times(values)
         if np.ndim(where.values) == 0:
             where = where._replace(values=np.full(rows, where.values))
         return Placed(self._codes(_length("blocks", where.values, rows)))
@@ -77,32 +80,38 @@ class Calendar:
         if len(known):
             ticks[known] = _ticks(values if len(known) == len(missing) else picked(values, known), self.zone)
         cycle, block = self.schedule.place(ticks)
-        return Placed(np.where(missing, UNKNOWN, block), cycle, np.where(missing, 0, ticks))
+        return Placed(np.where(missing, MISSING, block), cycle, np.where(missing, 0, ticks))
 
     def _codes(self, values: Any) -> Array:
         missing = absent(values)
         if missing.any():
             known = np.flatnonzero(~missing)
-            codes = np.full(len(missing), UNKNOWN)
-            codes[known] = self._codes(picked(values, known)) if len(known) else UNKNOWN
+            codes = np.full(len(missing), MISSING)
+            if len(known):
+                codes[known] = self._codes(picked(values, known))
             return codes
         given = np.asarray(values)
         numbers = None if self.names else whole_numbers(given)
         if numbers is None:
             number = {name: code for code, name in enumerate(self.labels)}
-            return np.array([number.get(_plain(each), UNKNOWN) for each in given.tolist()], np.int64)
+            return np.array([number.get(_plain(each), STRANGE) for each in given.tolist()], np.int64)
         inside = (numbers >= 0) & (numbers < self.blocks)
-        return numbers if inside.all() else np.where(inside, numbers, UNKNOWN)
+        return numbers if inside.all() else np.where(inside, numbers, STRANGE)
 
 
 def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calendar:
     """The calendar that a schedule and the rows' times or blocks make."""
+    if zone is not None:
+        zone_info(zone)
     if isinstance(schedule, str):
         schedule = units.schedule("schedule", schedule, zone or "UTC")
+    if isinstance(schedule, list | tuple):
+        return _named(where, [_plain(each) for each in schedule])
     whole = isinstance(schedule, int | np.integer) and not isinstance(schedule, bool)
     if schedule is not None and not isinstance(schedule, Schedule) and not (whole and schedule > 0):
         raise ValueError(
-            f"schedule={schedule!r}: give a Schedule, a text such as 'daily:6', or the number of blocks"
+            f"schedule={schedule!r}: give a Schedule, a text such as 'daily:6', or the number of blocks or a "
+            "list of their names"
         )
     if where is None:
         count = 1 if schedule is None else schedule if whole else schedule.blocks
@@ -132,7 +141,20 @@ def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calenda
         return Calendar(int(numbers.max()) + 1)
     if absent(where.values).any():
         raise ValueError("some rows have no block: leave them out when fitting")
-    return Calendar(len(names := tuple(sorted({_plain(each) for each in given.tolist()}))), names)
+    try:
+        names = sorted({_plain(each) for each in given.tolist()})
+    except TypeError:
+        raise ValueError("the blocks are of several kinds: make them all texts or all numbers") from None
+    return Calendar(len(names), tuple(names))
+
+
+def _named(where: Where | None, names: list[Any]) -> Calendar:
+    """Blocks that are called so."""
+    if where is None or where.timed:
+        raise ValueError(f"schedule={names!r}: names of blocks go with block_column= or blocks=")
+    if len(names) == 0 or len(set(names)) != len(names):
+        raise ValueError(f"schedule={names!r}: give at least one name, all of them different")
+    return Calendar(len(names), tuple(names))
 
 
 def whole_numbers(values: Array) -> Array | None:
@@ -146,18 +168,19 @@ def whole_numbers(values: Array) -> Array | None:
     return None
 
 
-def check_known(placed: Placed, calendar: Calendar, where: Where) -> None:
-    """Refuse rows of which nobody knows the block."""
-    unknown = placed.block == UNKNOWN
+def check_known(placed: Placed, calendar: Calendar, where: Where, *, lenient: bool = False) -> None:
+    """Refuse rows of which nobody knows the block; with `lenient` only those that name one there is not."""
+    unknown = (placed.block == STRANGE) if lenient else (placed.block < 0)
     if not unknown.any():
         return
     row = int(unknown.argmax())
-    if where.timed:
-        raise ValueError(f"row {row} has no time, and there are {calendar.blocks} blocks to choose from")
+    if placed.block[row] == MISSING:
+        what = "time" if where.timed else "block"
+        raise ValueError(f"row {row} has no {what}, and there are {calendar.blocks} blocks to choose from")
     told = where.values if np.ndim(where.values) == 0 else np.asarray(where.values)[row]
     known = [str(label) for label in calendar.labels[:6]] + ["..."] * (calendar.blocks > 6)
-    remedy = "" if calendar.names else "; schedule=m makes blocks 0 to m - 1"
-    raise ValueError(f"row {row} is in block {told!r}: the blocks are {', '.join(known)}{remedy}")
+    remedy = "" if calendar.names else "; schedule=m makes m blocks, counted from 0"
+    raise ValueError(f"row {row} is in block {_plain(told)!r}: the blocks are {', '.join(known)}{remedy}")
 
 
 def _ticks(values: Any, zone: str) -> Array:
@@ -175,12 +198,11 @@ def _ticks(values: Any, zone: str) -> Array:
         told = told.astype(np.float64)
     if told.dtype.kind in "US" or (told.dtype == object and any(isinstance(each, str) for each in told)):
         raise ValueError("the times are texts: make them datetimes first, as by pandas.to_datetime")
-    odd = told.dtype.kind == "f" and bool((told != np.floor(told)).any())
-    if odd and float(np.abs(told).max()) < SCALED:
+    if told.dtype.kind in "iuf" and (small := np.abs(told) < LEAST).any():
         raise ValueError(
-            f"the times lie between {told.min():.3g} and {told.max():.3g}: these are no epoch seconds of "
-            "today. If a scaler came before, keep the column out of it (ColumnTransformer, "
-            "remainder='passthrough')"
+            f"a time is {told[int(small.argmax())]:.6g}, and epoch seconds of today are above 1,000,000,000. "
+            "If a scaler came before, keep the column out of it (ColumnTransformer, remainder="
+            "'passthrough'); times that are counted otherwise must be made datetimes"
         )
     return instants(told, zone=zone)
 
@@ -189,7 +211,7 @@ def _length(name: str, values: Any, rows: int) -> Any:
     """Values as a column of so many rows."""
     column = values if hasattr(values, "dtype") else np.asarray(values)
     if getattr(column, "ndim", 1) != 1:
-        raise ValueError(f"{name} has {column.ndim} dimensions: give one value for each row")
+        raise ValueError(f"{name} is no column of values: give one for each row")
     if len(column) != rows:
         raise ValueError(f"{name} has {len(column)} values, X has {rows} rows: give one for each")
     return column

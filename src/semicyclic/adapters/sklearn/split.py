@@ -9,8 +9,8 @@ import numpy.typing as npt
 from sklearn.model_selection import BaseCrossValidator
 
 from semicyclic import units
-from semicyclic.adapters.sklearn.places import Where, calendar_of, check_known
-from semicyclic.adapters.sklearn.tables import as_table, position, take
+from semicyclic.adapters.sklearn.places import Where, calendar_of
+from semicyclic.adapters.sklearn.tables import absent, as_table, position, take
 from semicyclic.method.moments import span
 
 Array = npt.NDArray[Any]
@@ -88,15 +88,16 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
     def _before(self, cycle: Array, ticks: Array | None, first: int, test: Array) -> Array:
         """The rows that may be trained on before a cycle is tested on."""
         held = cycle < first
-        if isinstance(self.gap, str | timedelta):
+        # To NumPy a length of time is a whole number too.
+        number = isinstance(self.gap, int | np.integer) and not isinstance(self.gap, bool | np.timedelta64)
+        gap: Any = self.gap
+        if number and gap >= 0:
+            held &= cycle < first - gap
+        else:
+            length = _length(gap)
             if ticks is None:
                 raise ValueError(f"gap={self.gap!r}: with groups= a gap is a number of cycles")
-            length = units.length("gap", self.gap) if isinstance(self.gap, str) else span(self.gap)
             held &= ticks <= ticks[test].min() - length
-        else:
-            if isinstance(self.gap, bool) or self.gap != int(self.gap) or self.gap < 0:
-                raise ValueError(f"gap={self.gap!r}: give a number of cycles, or a length such as '6h'")
-            held &= cycle < first - self.gap
         if self.max_train_cycles is not None:
             held &= cycle >= np.unique(cycle[held])[-self.max_train_cycles :].min(initial=first)
         return np.flatnonzero(held)
@@ -109,7 +110,9 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
                     "nothing tells the cycle of a row: name the column of X by time_column=, or give the "
                     "cycles as groups="
                 )
-            return np.asarray(groups), None
+            return _numbered(groups, len(X) if not hasattr(X, "shape") else X.shape[0]), None
+        if groups is not None:
+            raise ValueError("give either time_column= or groups=, not both")
         table = as_table(X)
         at = position(table, self.time_column)
         if at is None:
@@ -117,6 +120,30 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
         where = Where(True, take(table, at).column)
         calendar = calendar_of(where, self.schedule, self.zone)
         placed = calendar.place(where, table.shape[0])
-        check_known(placed, calendar, where)
         assert placed.cycle is not None
+        if (placed.block < 0).any():
+            raise ValueError(f"row {int((placed.block < 0).argmax())} has no time: leave it out")
         return placed.cycle, placed.ticks
+
+
+def _length(gap: Any) -> int:
+    """A length of time in microseconds."""
+    if isinstance(gap, np.timedelta64):
+        gap = gap.astype("timedelta64[us]").item()
+    if isinstance(gap, str):
+        return units.length("gap", gap)
+    if not isinstance(gap, timedelta) or gap < timedelta(0):
+        raise ValueError(f"gap={gap!r}: give a number of cycles, or a length such as '6h', 0 or more")
+    return span(gap)
+
+
+def _numbered(groups: Any, rows: int) -> Array:
+    """Cycles as whole numbers: as they are, or the ranks of whatever they are."""
+    cycles = np.asarray(groups)
+    if cycles.shape != (rows,):
+        raise ValueError(f"groups has shape {cycles.shape}: X has {rows} rows, give the cycle of each")
+    if cycles.dtype.kind in "iu":
+        return cycles
+    if absent(cycles).any():
+        raise ValueError(f"row {int(absent(cycles).argmax())} has no cycle in groups: leave it out")
+    return np.asarray(np.unique(cycles, return_inverse=True)[1])

@@ -26,8 +26,15 @@ def as_table(X: Any) -> Any:
     return X if is_frame(X) else check_array(X, accept_sparse="csr", dtype=None, ensure_all_finite=False)
 
 
+def check_column(column: Any) -> None:
+    """Refuse what tells no column."""
+    if isinstance(column, bool) or not isinstance(column, str | int | np.integer):
+        raise ValueError(f"column {column!r}: give the name of a column, or its position")
+
+
 def position(table: Any, column: str | int) -> int | None:
     """Where a column stands; None where the table does not have it."""
+    check_column(column)
     if isinstance(column, str):
         if not is_frame(table):
             raise ValueError(

@@ -1,0 +1,80 @@
+"""What is handed to an estimator: features, labels, and where the rows happened, each checked once."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import is_classifier
+from sklearn.utils.validation import check_array, check_X_y, validate_data
+
+from semicyclic.adapters.sklearn.places import Where
+from semicyclic.adapters.sklearn.tables import as_table, check_column, is_frame, position, take
+
+DTYPES = (np.float64, np.float32)
+UNLABELLED = object()
+
+
+def column_of(estimator: Any) -> Any:
+    """The column of X that tells the time or block; None where there is none."""
+    return estimator.block_column if estimator.time_column is None else estimator.time_column
+
+
+def told(estimator: Any, when: Any, blocks: Any) -> Where | None:
+    """What a call says of where its rows happened."""
+    column = column_of(estimator)
+    if when is not None and blocks is not None:
+        raise ValueError("give either when= or blocks=, not both")
+    if column is not None and (when is not None or blocks is not None):
+        name = "when" if blocks is None else "blocks"
+        raise ValueError(f"column {column!r} of X tells where rows happened: leave out {name}=")
+    if when is not None:
+        return Where(True, when)
+    return None if blocks is None else Where(False, blocks)
+
+
+def features_of(
+    estimator: Any, X: Any, y: Any, where: Where | None, *, reset: bool
+) -> tuple[Any, Any, Where | None]:
+    """The features of a table, its labels (or None), and where its rows happened.
+
+    reset: whether the estimator learns from these what its columns are.
+    """
+    column = column_of(estimator)
+    checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES}
+    labelled = y is not UNLABELLED
+    if labelled:
+        checks["y_numeric"] = not is_classifier(estimator)
+    if column is None:
+        if labelled:
+            return *validate_data(estimator, X, y, reset=reset, **checks), where
+        return validate_data(estimator, X, reset=reset, **checks), None, where
+    check_column(column)
+    table = as_table(X)
+    if not reset and _is_rest(estimator, table):
+        rest = table
+    else:
+        at = position(table, column)
+        if at is None and (reset or isinstance(column, str)):
+            raise ValueError(f"X has no column {column!r} to tell where its rows happened")
+        validate_data(estimator, table, reset=reset, skip_check_array=True)
+        assert at is not None
+        if table.shape[1] == 1:
+            raise ValueError(f"X has column {column!r} alone: there is nothing to learn from")
+        rest, values = take(table, at)
+        where = Where(estimator.time_column is not None, values)
+    if labelled:
+        return *check_X_y(rest, y, estimator=estimator, **checks), where
+    return check_array(rest, estimator=estimator, **checks), None, where
+
+
+def _is_rest(estimator: Any, table: Any) -> bool:
+    """Whether a table is as it was at fit but for the column that tells the time or block.
+
+    Names tell it. A table without names that is one column short could lack any.
+    """
+    known = getattr(estimator, "feature_names_in_", None)
+    if known is None or not is_frame(table):
+        return False
+    names = known.tolist()
+    column = column_of(estimator)
+    del names[names.index(column) if isinstance(column, str) else column]
+    return bool(list(table.columns) == names)
