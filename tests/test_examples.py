@@ -29,6 +29,7 @@ def test_the_flights_are_told_by_the_hour(tmp_path: Path) -> None:
     assert ours < loss["one SGDClassifier"] - 0.01
     assert ours < loss["one SGDClassifier per hour"] - 0.01
     assert abs(ours - loss["the hour as a feature"]) < 0.003
+    assert loss["both"] < ours
     assert "Warning" not in done.stderr
     drawn = imread(tmp_path / "flights.png")
     assert drawn.shape[1] > 800

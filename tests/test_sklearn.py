@@ -6,6 +6,7 @@ import warnings
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -234,7 +235,7 @@ def test_all_forms_of_a_table_are_the_same(form: str) -> None:
     X[np.random.default_rng(0).random(X.shape) < 0.3] = 0.0
     plain = SemiCyclicClassifier(random_state=0).fit(X, y, when=when)
     table, column = forms(X, when)[form]
-    estimator = SemiCyclicClassifier(time_column=column, random_state=0).fit(table, y)
+    estimator = SemiCyclicClassifier(time_column=column, zone="UTC", random_state=0).fit(table, y)
     np.testing.assert_allclose(estimator.coef_, plain.coef_, atol=1e-12)
     np.testing.assert_allclose(estimator.predict_proba(table), plain.predict_proba(X, when=when), atol=1e-12)
     assert estimator.n_features_in_ == 5
@@ -254,12 +255,35 @@ def test_a_schedule_is_in_its_zone() -> None:
     two = SemiCyclicClassifier(
         time_column="when", schedule=sc.Schedule.daily(6, zone="Asia/Tokyo"), random_state=0
     )
-    three = SemiCyclicClassifier(time_column="when", random_state=0)
+    three = SemiCyclicClassifier(time_column="when", random_state=0, zone="UTC")
     found = [one.fit(table, y).coef_, two.fit(table, y).coef_, one.fit(tokyo, y).coef_]
     assert (found[0] == found[1]).all()
     assert (found[0] == found[2]).all()
     assert (found[0] != three.fit(tokyo, y).coef_).any()
     assert one.schedule_ == two.schedule_
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "objects"])
+def test_times_that_name_a_zone_are_cut_by_its_clock(kind: str) -> None:
+    """Unless a zone is given; and times without one are then read by the same clock."""
+    X, y, when = stream()
+    tokyo = pd.Series(pd.to_datetime(when, unit="s", utc=True).tz_convert("Asia/Tokyo"))
+    values: Any = tokyo
+    if kind == "polars":
+        values = pl.Series(tokyo.dt.tz_localize(None).to_numpy()).dt.replace_time_zone("Asia/Tokyo")
+    elif kind == "objects":
+        values = np.array(
+            [each.to_pydatetime().replace(tzinfo=ZoneInfo("Asia/Tokyo")) for each in tokyo], object
+        )
+    told = SemiCyclicClassifier(random_state=0, zone="Asia/Tokyo").fit(X, y, when=tokyo)
+    named = SemiCyclicClassifier(random_state=0).fit(X, y, when=values)
+    assert named.schedule_ == told.schedule_ == sc.Schedule.daily(6, zone="Asia/Tokyo")
+    assert (named.coef_ == told.coef_).all()
+    assert (named.predict(X, when=tokyo.dt.tz_localize(None)) == told.predict(X, when=values)).all()
+    given = SemiCyclicClassifier(random_state=0, schedule=sc.Schedule.daily(6)).fit(X, y, when=values)
+    assert given.schedule_ == sc.Schedule.daily(6, zone="UTC")
+    offset = SemiCyclicClassifier(random_state=0).fit(X, y, when=tokyo.dt.tz_convert("+09:30"))
+    assert offset.schedule_ == sc.Schedule.daily(6, zone="UTC")
 
 
 def test_single_precision_stays_single() -> None:
@@ -495,7 +519,17 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
         "nothing tells the block of these rows.*missing='consensus'",
         lambda: named.predict(frame[list("abcd")]),
     )
-    refusal("no column 't'", lambda: named.predict(frame[list("abdc")]))
+    refusal("no column 't'.*its columns are a, b, d, c", lambda: named.predict(frame[list("abdc")]))
+    refusal("verbose_feature_names_out=False", lambda: named.predict(frame.rename(columns={"t": "time__t"})))
+    held = frame.assign(t=pd.to_datetime(frame["t"], unit="s"))
+    refusal("column 't' holds times: say time_column='t'", lambda: make().fit(held, y))
+    refusal("'u' holds times too", lambda: make(time_column="t").fit(held.assign(u=held["t"]), y))
+    refusal(
+        "'u' holds times too", lambda: make(time_column="t").fit(pl.from_pandas(held.assign(u=held["t"])), y)
+    )
+    refusal("to_model", lambda: sc.save(named, "x"), TypeError)
+    refusal("labels that are missing", lambda: make().fit(X, np.array(["a", None] * 100, object), when=when))
+    refusal("which scikit-learn calls log_loss", lambda: make(loss="log_loss").fit(X, y, when=when))
     refusal("no column 't'", lambda: named.predict(frame[list("abc")]))
     refusal("should match those that were passed", lambda: named.predict(frame[["b", "a", "c", "d", "t"]]))
     refusal("leave out when=", lambda: fitted.predict(table, when=when))
@@ -514,8 +548,9 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     for wrong in (when / 60, when / 86_400, when % 86_400 // 3600, np.where(when == when[9], 0.0, when)):
         refusal("a time is .* above 1,000,000,000", lambda wrong=wrong: make().fit(X, y, when=wrong))
     refusal("a time is 5,", lambda: make(random_state=0).fit(X, y, when=when).predict(X[:1], when=[5]))
-    refusal("give the name of a column", lambda: make(time_column=4.0).fit(table, y))  # type: ignore[arg-type]
-    refusal("give the name of a column", lambda: make(time_column=True).fit(table, y))
+    refusal("told by 4.0: give its name", lambda: make(time_column=4.0).fit(table, y))  # type: ignore[arg-type]
+    refusal("told by a Series", lambda: make(time_column=frame["a"]).fit(table, y))
+    refusal("told by True", lambda: make(time_column=True).fit(table, y))
     refusal("zone", lambda: make(zone="Paris").fit(X, y, when=when))
     refusal("names of blocks go with", lambda: make(schedule=["a", "b"]).fit(X, y, when=when))
     refusal("all of them different", lambda: make(schedule=["a", "a"]).fit(X, y, blocks=["a"] * 200))
@@ -532,7 +567,9 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
         "a regressor learns numbers",
         lambda: SemiCyclicRegressor().fit(X, np.array(["a", "b"] * 100), when=when),
     )
-    refusal("unknown loss 'quantile'", lambda: SemiCyclicRegressor(loss="quantile").fit(X, y, when=when))
+    refusal(
+        "loss='quantile': choose 'squared'", lambda: SemiCyclicRegressor(loss="quantile").fit(X, y, when=when)
+    )
     refusal("schedule=3.5", lambda: make(schedule=3.5).fit(X, y, when=when))
     refusal("choose one of pluralistic", lambda: make(method="best").fit(X, y))
     refusal("average='all'", lambda: make(average="all").fit(X, y))
@@ -542,7 +579,7 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
         refusal(f"passes={passes}", lambda passes=passes: make(passes=passes).fit(X, y))
     refusal("method=", lambda: make(method=["hedged"]).fit(X, y))  # type: ignore[arg-type]
     refusal("batch_size=0", lambda: make(batch_size=0).fit(X, y, when=when))
-    refusal("choose 'logistic' or 'hinge'", lambda: make(loss="squared").fit(X, y, when=when))
+    refusal("choose 'logistic' .* or 'hinge'", lambda: make(loss="squared").fit(X, y, when=when))
     refusal("use loss='logistic'", lambda: make(loss="hinge").fit(X, np.arange(200) % 3, when=when))
     refusal("one class", lambda: make().fit(X, np.zeros(200), when=when))
     refusal("choose 'squared'", lambda: SemiCyclicRegressor(loss="logistic").fit(X, y, when=when))
@@ -661,6 +698,8 @@ def test_a_withheld_column_is_told_by_the_names_of_the_others() -> None:
     told = by_name.decision_function(frame.assign(t=pd.NaT))
     assert (by_name.decision_function(rest) == told).all()
     assert (by_place.decision_function(rest) == told).all()
+    full = by_name.decision_function(frame)
+    assert (by_name.decision_function(rest, when=frame["t"]) == full).all()
     for odd in (frame[list("dcba")], frame[["a", "b", "t", "c"]], X, np.c_[X[:, 1:], when]):
         with pytest.raises(ValueError, match=r"X has no column 't'|should match|expecting 5|without names"):
             by_name.decision_function(odd)

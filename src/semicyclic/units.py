@@ -62,5 +62,5 @@ def _blocks(text: str) -> dict[str, Any]:
         return {"blocks": int(text)}
     starts = [each.strip() for each in text.split(",") if each.strip()]
     if not starts:
-        raise ValueError("say how many blocks, or where they start")
+        raise ValueError("say how many blocks, or where they start, such as daily:24")
     return {"edges": [int(each) if each.isdecimal() else each for each in starts]}

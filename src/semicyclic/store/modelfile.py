@@ -45,7 +45,7 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
     dtype: float32 or float16; unless given, the model's own.
     """
     if not isinstance(model, Pluralistic):
-        raise TypeError(f"model is a {type(model).__name__}: read it out of a run, such as run.mean()")
+        raise TypeError(_no_model(model))
     if dtype is not None and np.dtype(dtype).name not in PRECISIONS:
         raise ValueError(f"dtype={dtype!r}: choose float32, float16 or float64")
     frames = _frames(model, dtype)
@@ -288,3 +288,8 @@ def _settings(about: dict[str, Any]) -> dict[str, Any]:
         "features": about["features"],
         "provenance": about["provenance"],
     }
+
+
+def _no_model(given: object) -> str:
+    how = "save its to_model()" if hasattr(given, "to_model") else "read it out of a run, such as run.mean()"
+    return f"model is a {type(given).__name__}: {how}"

@@ -95,7 +95,7 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
 
     def _to_score(self, fitted: Fitted, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
         """Rows in the order given, each with its block; those of no known block have number m."""
-        features, labels, where = features_of(self, X, y, told(self, when, blocks), reset=False)
+        features, labels, where = features_of(self, X, y, told(when, blocks), reset=False)
         n, calendar = features.shape[0], fitted.calendar
         if where is None and calendar.blocks == 1:
             block = np.zeros(n, np.int64)
@@ -217,6 +217,11 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
         return labels
 
 
-def loss_of(loss: Any) -> Loss:
+def loss_of(loss: Any, choices: str) -> Loss:
     """A loss, or the one that calls itself so."""
-    return loss if isinstance(loss, Loss) else losses.by_name(str(loss))
+    if isinstance(loss, Loss):
+        return loss
+    try:
+        return losses.by_name(str(loss))
+    except ValueError:
+        raise ValueError(f"loss={loss!r}: choose {choices}") from None

@@ -22,10 +22,13 @@ from semicyclic.method.loss import Loss
 
 Array = npt.NDArray[Any]
 
+CLASSES = "'logistic' (which scikit-learn calls log_loss) or 'hinge'"
+NUMBERS = "'squared', 'absolute' or 'quantile(0.9)' (scikit-learn's squared_error, absolute_error, quantile)"
+
 
 def _has_chances(estimator: Any) -> bool:
     fitted = vars(estimator).get("_fitted")
-    loss = loss_of(estimator.loss) if fitted is None else fitted.run.loss
+    loss = loss_of(estimator.loss, CLASSES) if fitted is None else fitted.run.loss
     if loss == losses.hinge:
         raise AttributeError("loss='hinge' has no probabilities: use loss='logistic'")
     return True
@@ -42,6 +45,8 @@ def _coded(y: Array) -> tuple[Array, Array]:
     try:
         classes, code = np.unique(y, return_inverse=True)
     except TypeError:
+        if any(each is None for each in y):
+            raise ValueError("y has labels that are missing (None): leave these rows out") from None
         raise ValueError("y holds labels of several kinds: make them all texts or all numbers") from None
     return classes, code
 
@@ -67,8 +72,8 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         `semicyclic.Schedule`; with blocks, their number or a list of their names. Unless given, six blocks
         a day, or as many as there are numbers or names.
     zone : str, default=None
-        The time zone of the schedule, where that is a text, and of times that name none. Otherwise
-        the schedule's own, and UTC.
+        The time zone of the schedule, where that is a text, and of times that name none. Unless given, that
+        of a schedule, or the one that the times name, or UTC.
     method : {"hedged", "pluralistic", "separate", "residual", "consensus"}, default="hedged"
         One chain with a mean for each block (pluralistic), a chain for each block (separate), a shared
         chain and a difference for each block (residual), one model for all (consensus); or both of the
@@ -155,7 +160,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
             blocks are known are taken in the order given; a cycle ends where the number of the block falls.
         """
         with self._all_or_nothing():
-            X, y, where = features_of(self, X, y, told(self, when, blocks), reset=True)
+            X, y, where = features_of(self, X, y, told(when, blocks), reset=True)
             self.classes_, code = _coded(y)
             check_classification_targets(self.classes_)
             weight = self._weight(X, code, sample_weight)
@@ -181,7 +186,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         """
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
-            X, y, where = features_of(self, X, y, told(self, when, blocks), reset=first)
+            X, y, where = features_of(self, X, y, told(when, blocks), reset=first)
             check_classification_targets(y)
             if first:
                 if classes is None:
@@ -251,11 +256,9 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         count = len(self.classes_)
         if count < 2:
             raise ValueError("there is one class only in y: a classifier needs at least two classes")
-        loss = loss_of(self.loss)
+        loss = loss_of(self.loss, CLASSES)
         if loss.classes != 2:
-            raise ValueError(
-                f"loss={self.loss!r} is none for a classifier here: choose 'logistic' or 'hinge'"
-            )
+            raise ValueError(f"loss={self.loss!r}: choose {CLASSES}")
         if count == 2:
             return loss
         if loss != losses.logistic:
@@ -329,7 +332,7 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
             blocks are known are taken in the order given; a cycle ends where the number of the block falls.
         """
         with self._all_or_nothing():
-            X, y, where = features_of(self, X, y, told(self, when, blocks), reset=True)
+            X, y, where = features_of(self, X, y, told(when, blocks), reset=True)
             self._learn_all(
                 self._given(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
             )
@@ -345,7 +348,7 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
         """
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
-            X, y, where = features_of(self, X, y, told(self, when, blocks), reset=first)
+            X, y, where = features_of(self, X, y, told(when, blocks), reset=first)
             self._learn_more(
                 self._given(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
             )
@@ -367,11 +370,9 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
         return score
 
     def _loss_for(self) -> Loss:
-        loss = loss_of(self.loss)
+        loss = loss_of(self.loss, NUMBERS)
         if loss.classes != 0:
-            raise ValueError(
-                f"loss={self.loss!r} is none for a regressor: choose 'squared', 'absolute' or 'quantile(0.9)'"
-            )
+            raise ValueError(f"loss={self.loss!r}: choose {NUMBERS}")
         return loss
 
     def _weight(self, X: Any, sample_weight: Any) -> Array | None:

@@ -7,7 +7,15 @@ from sklearn.base import is_classifier
 from sklearn.utils.validation import check_array, check_X_y, validate_data
 
 from semicyclic.adapters.sklearn.places import Where
-from semicyclic.adapters.sklearn.tables import as_table, check_column, is_frame, position, take
+from semicyclic.adapters.sklearn.tables import (
+    as_table,
+    check_column,
+    check_no_times,
+    is_frame,
+    not_there,
+    position,
+    take,
+)
 
 DTYPES = (np.float64, np.float32)
 UNLABELLED = object()
@@ -18,14 +26,10 @@ def column_of(estimator: Any) -> Any:
     return estimator.block_column if estimator.time_column is None else estimator.time_column
 
 
-def told(estimator: Any, when: Any, blocks: Any) -> Where | None:
+def told(when: Any, blocks: Any) -> Where | None:
     """What a call says of where its rows happened."""
-    column = column_of(estimator)
     if when is not None and blocks is not None:
         raise ValueError("give either when= or blocks=, not both")
-    if column is not None and (when is not None or blocks is not None):
-        name = "when" if blocks is None else "blocks"
-        raise ValueError(f"column {column!r} of X tells where rows happened: leave out {name}=")
     if when is not None:
         return Where(True, when)
     return None if blocks is None else Where(False, blocks)
@@ -44,6 +48,7 @@ def features_of(
     if labelled:
         checks["y_numeric"] = not is_classifier(estimator)
     if column is None:
+        check_no_times(X, None)
         if labelled:
             return *validate_data(estimator, X, y, reset=reset, **checks), where
         return validate_data(estimator, X, reset=reset, **checks), None, where
@@ -54,13 +59,17 @@ def features_of(
     else:
         at = position(table, column)
         if at is None and (reset or isinstance(column, str)):
-            raise ValueError(f"X has no column {column!r} to tell where its rows happened")
+            raise ValueError(not_there(table, column))
+        if where is not None:
+            name = "when" if where.timed else "blocks"
+            raise ValueError(f"column {column!r} of X tells where rows happened: leave out {name}=")
         validate_data(estimator, table, reset=reset, skip_check_array=True)
         assert at is not None
         if table.shape[1] == 1:
             raise ValueError(f"X has column {column!r} alone: there is nothing to learn from")
         rest, values = take(table, at)
         where = Where(estimator.time_column is not None, values)
+        check_no_times(rest, column)
     if labelled:
         return *check_X_y(rest, y, estimator=estimator, **checks), where
     return check_array(rest, estimator=estimator, **checks), None, where

@@ -103,6 +103,8 @@ def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calenda
     """The calendar that a schedule and the rows' times or blocks make."""
     if zone is not None:
         zone_info(zone)
+    elif where is not None and where.timed and not isinstance(schedule, Schedule):
+        zone = zone_named(where.values)
     if isinstance(schedule, str):
         schedule = units.schedule("schedule", schedule, zone or "UTC")
     if isinstance(schedule, list | tuple):
@@ -157,6 +159,21 @@ def _named(where: Where | None, names: list[Any]) -> Calendar:
     return Calendar(len(names), tuple(names))
 
 
+def zone_named(values: Any) -> str | None:
+    """The zone that a column of times names for all of them, if any."""
+    dtype = getattr(values, "dtype", None)
+    told = getattr(dtype, "tz", None) or getattr(dtype, "time_zone", None)
+    if told is None and str(dtype) == "object":
+        zones = {str(each.tzinfo) for each in np.asarray(values) if getattr(each, "tzinfo", None) is not None}
+        told = zones.pop() if len(zones) == 1 else None
+    if told is None:
+        return None
+    try:
+        return zone_info(str(told)).key
+    except ValueError:
+        return None  # a fixed offset has no name
+
+
 def whole_numbers(values: Array) -> Array | None:
     """Values as whole numbers; None where they are not."""
     if values.dtype.kind in "biu":
@@ -176,7 +193,10 @@ def check_known(placed: Placed, calendar: Calendar, where: Where, *, lenient: bo
     row = int(unknown.argmax())
     if placed.block[row] == MISSING:
         what = "time" if where.timed else "block"
-        raise ValueError(f"row {row} has no {what}, and there are {calendar.blocks} blocks to choose from")
+        raise ValueError(
+            f"row {row} has no {what}, and there are {calendar.blocks} blocks to choose from: leave it out, "
+            "or to predict it make the estimator with missing='consensus'"
+        )
     told = where.values if np.ndim(where.values) == 0 else np.asarray(where.values)[row]
     known = [str(label) for label in calendar.labels[:6]] + ["..."] * (calendar.blocks > 6)
     remedy = "" if calendar.names else "; schedule=m makes m blocks, counted from 0"
@@ -202,7 +222,8 @@ def _ticks(values: Any, zone: str) -> Array:
         raise ValueError(
             f"a time is {told[int(small.argmax())]:.6g}, and epoch seconds of today are above 1,000,000,000. "
             "If a scaler came before, keep the column out of it (ColumnTransformer, remainder="
-            "'passthrough'); times that are counted otherwise must be made datetimes"
+            "'passthrough'); hours and other numbers of blocks go by block_column= or blocks=; times that "
+            "are counted otherwise must be made datetimes"
         )
     return instants(told, zone=zone)
 

@@ -29,7 +29,8 @@ def as_table(X: Any) -> Any:
 def check_column(column: Any) -> None:
     """Refuse what tells no column."""
     if isinstance(column, bool) or not isinstance(column, str | int | np.integer):
-        raise ValueError(f"column {column!r}: give the name of a column, or its position")
+        shown = repr(column) if isinstance(column, bool | float | list) else f"a {type(column).__name__}"
+        raise ValueError(f"the column of X is told by {shown}: give its name, or its position")
 
 
 def position(table: Any, column: str | int) -> int | None:
@@ -38,13 +39,40 @@ def position(table: Any, column: str | int) -> int | None:
     if isinstance(column, str):
         if not is_frame(table):
             raise ValueError(
-                f"column {column!r} is told by name, and X is a {type(table).__name__} without names: "
-                "give its position, or a data frame"
+                f"column {column!r} is told by name, and X is a {type(table).__name__} without names: give "
+                "its position, or a data frame (after a transformer, by set_output(transform='pandas'))"
             )
         names = list(table.columns)
         return names.index(column) if column in names else None
     width = table.shape[1]
     return column % width if -width <= column < width else None
+
+
+def not_there(table: Any, column: Any) -> str:
+    """What to say of a column that a table does not have."""
+    said = f"X has no column {column!r} to tell where its rows happened"
+    if not is_frame(table):
+        return f"{said}: there are {table.shape[1]}"
+    names = [str(name) for name in table.columns]
+    prefixed = [name for name in names if name.endswith(f"__{column}")]
+    if prefixed:
+        return f"{said}, but {prefixed[0]!r}: make the ColumnTransformer with verbose_feature_names_out=False"
+    shown = ", ".join(names[:8]) + ", ..." * (len(names) > 8)
+    return f"{said}: its columns are {shown}"
+
+
+def check_no_times(table: Any, column: Any) -> None:
+    """Refuse times among the features, naming them."""
+    if not is_frame(table):
+        return
+    kinds = zip(table.columns, table.dtypes, strict=True)
+    times = [str(name) for name, kind in kinds if "datetime" in str(kind).lower() or str(kind) == "Date"]
+    if times and column is None:
+        raise ValueError(f"column {times[0]!r} holds times: say time_column={times[0]!r}, or leave it out")
+    if times:
+        raise ValueError(
+            f"column {times[0]!r} holds times too: only {column!r} can; make it a number, or leave it out"
+        )
 
 
 def take(table: Any, at: int) -> Taken:
