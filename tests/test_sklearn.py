@@ -384,9 +384,12 @@ def test_a_pickle_is_small() -> None:
     y = rng.integers(0, 2, 40_000)
     estimator = SemiCyclicClassifier().fit(X, y, when=START + 60.0 * np.arange(40_000))
     vectors = 7 * 1001 * 8
+    before = estimator.predict_proba(X[:100], when=START + 60.0 * np.arange(100))
     sample = estimator._fitted.sample
     held = sample.values.nbytes + sample.indices.nbytes + 40 * len(sample)
     assert len(pickle.dumps(estimator)) < held + 20 * vectors
+    twin = pickle.loads(pickle.dumps(estimator))
+    assert (twin.predict_proba(X[:100], when=START + 60.0 * np.arange(100)) == before).all()
 
 
 def test_a_block_without_rows_answers_by_the_consensus() -> None:

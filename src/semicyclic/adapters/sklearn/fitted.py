@@ -43,7 +43,7 @@ class Fitted:
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the log of visits, where no read-out needs it: it may be a hundred times the models."""
-        state = dict(vars(self))
+        state = {name: value for name, value in vars(self).items() if name not in ("run_by_now", "answering")}
         if self.how.average in ("mean", "last"):
             state["run"] = self.run.folded()
         return state
