@@ -843,6 +843,8 @@ def test_what_may_be_a_mistake_is_said() -> None:
         SemiCyclicClassifier().partial_fit(X, y, [0, 1])
     with pytest.warns(UserWarning, match=r"column 'x2' has values around 1,0.*StandardScaler"):
         SemiCyclicClassifier(time_column=-1).fit(np.c_[X * [1, 1, 1000, 1], when], y)
+    with pytest.warns(UserWarning, match=r"around 0.1, as TF-IDF has.*adagrad\(2\)"):
+        SemiCyclicClassifier().fit(X / 10, y, when=when)
     with pytest.warns(UserWarning, match="y has values around 5.*TransformedTargetRegressor"):
         SemiCyclicRegressor().fit(X, 500.0 + y, when=when)
     with warnings.catch_warnings():

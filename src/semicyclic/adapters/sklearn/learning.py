@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.fitted import Fitted, sample_of
-from semicyclic.adapters.sklearn.order import order_of, spreads
+from semicyclic.adapters.sklearn.order import order_of, spreads, typical
 from semicyclic.adapters.sklearn.places import Calendar, Placed, Where, calendar_of, check_known
 from semicyclic.method import step as steps
 from semicyclic.method import train
@@ -30,8 +30,9 @@ METHODS = {
 }
 # AdaGrad's rate: of six from .05 to 2 within 5 % of the best wherever a block has a thousand rows.
 RATE = 0.2
-# Features and labels beyond this are not learnt within a thousand steps of that rate.
-LARGE = 30.0
+# Features and labels beyond this are not learnt within a thousand steps of that rate; nor are features whose
+# values, where there are any, are smaller than this.
+LARGE, SMALL, ENOUGH = 30.0, 0.4, 100
 # What read-outs of single cycles may keep.
 RECORDS = 2 * 2**30
 # A mean of each block is kept up to date where that costs at most so much per cell of the rows, and
@@ -204,6 +205,13 @@ def _say_what_may_be_wrong(how: How, given: Given, rows: Rows) -> None:
             f"column {given.columns[int(spread.argmax())]!r} has values around {spread.max():,.0f}: steps "
             "are sized for features around 1. Scale them first, as by StandardScaler in a ColumnTransformer "
             "that passes the time through"
+        )
+    size = typical(some)
+    # Of a few rows nobody knows what is typical.
+    if 0.0 < size < SMALL and len(some) >= ENOUGH:
+        _warn(
+            f"features have values around {size:.2g}, as TF-IDF has: steps are sized for features around 1. "
+            f"Take step_size=semicyclic.step.adagrad({RATE / size:.1g}), or scale the features"
         )
     size = 0.0 if given.loss.classes else float(np.sqrt(np.mean(np.square(given.y))))
     if size > LARGE:

@@ -40,3 +40,9 @@ def spreads(rows: Rows) -> Array:
     """[d] the root mean square of each column."""
     square = np.bincount(rows.indices, np.square(rows.values, dtype=np.float64), rows.width)
     return np.asarray(np.sqrt(square / len(rows)))
+
+
+def typical(rows: Rows) -> float:
+    """The root mean square of the values that are not 0."""
+    held = rows.values[rows.values != 0]
+    return float(np.sqrt(np.mean(np.square(held, dtype=np.float64)))) if len(held) else 0.0
