@@ -531,7 +531,7 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
         "'u' holds times too", lambda: make(time_column="t").fit(pl.from_pandas(held.assign(u=held["t"])), y)
     )
     refusal("to_model", lambda: sc.save(named, "x"), TypeError)
-    refusal("labels that are missing", lambda: make().fit(X, np.array(["a", None] * 100, object), when=when))
+    refusal("some labels are missing", lambda: make().fit(X, np.array(["a", None] * 100, object), when=when))
     refusal("which scikit-learn calls log_loss", lambda: make(loss="log_loss").fit(X, y, when=when))
     refusal("no column 't'", lambda: named.predict(frame[list("abc")]))
     refusal("should match those that were passed", lambda: named.predict(frame[["b", "a", "c", "d", "t"]]))
@@ -837,8 +837,9 @@ def test_a_block_for_every_minute_is_answered_at_once() -> None:
 
 def test_what_may_be_a_mistake_is_said() -> None:
     X, y, when = stream(200)
-    with pytest.warns(UserWarning, match="nothing was told of times or blocks.*time_column="):
+    with pytest.warns(UserWarning, match="nothing was told of times or blocks.*time_column=") as heard:
         SemiCyclicClassifier().fit(X, y)
+    assert heard[0].filename == __file__  # where the estimator was used
     with pytest.warns(UserWarning, match="nothing was told of times or blocks"):
         SemiCyclicClassifier().partial_fit(X, y, [0, 1])
     with pytest.warns(UserWarning, match=r"column 'x2' has values around 1,0.*StandardScaler"):

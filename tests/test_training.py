@@ -23,7 +23,6 @@ from semicyclic.data.parse import Options
 from semicyclic.method.loss import logistic
 from semicyclic.method.pack import encode
 from semicyclic.store.checkpoint import VERSION, read_checkpoint, write_checkpoint
-from semicyclic.stream import job as jobs
 from semicyclic.stream import reading, training
 from semicyclic.stream.folder import CHECKPOINT, MODEL, RESULTS, VISITS, locked, read_run, write_state
 from semicyclic.stream.job import Job
@@ -92,7 +91,7 @@ def test_the_stream_learns_what_one_pass_in_memory_learns(tmp_path: Path) -> Non
     rows = rows_of(900)
     path = write(tmp_path, rows)
     known = sc.read(path, when="at", label="y", bits=10, bins=4)
-    for method in jobs.METHODS:
+    for method in sc.train.METHODS:
         job = replace(JOB, method=method, start=1 << 14)
         run(tmp_path / method, [path], job)
         made = getattr(sc.train, method)(known, SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=16)

@@ -26,7 +26,7 @@ from semicyclic.method.pack import Order, Packed, encode, nothing, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Schedule
-from semicyclic.method.step import adagrad
+from semicyclic.method.step import RATE, adagrad
 
 Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
@@ -35,7 +35,7 @@ ZONE = "America/New_York"
 BLOCKS, CYCLES, HELD_OUT, LEAST = 6, 10, 0.1, 0.01
 BATCH_SIZE = 16
 # The command line's default: per coordinate, and not tuned to these rows.
-STEP = adagrad(0.2)
+STEP = adagrad(RATE)
 CLASSES = (False, True)
 
 # What is compared, and how it is called.

@@ -138,7 +138,7 @@ def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[A
             raise ValueError(f"label of row {row} is {numbers[row]}: it must be finite")
         return numbers, ()
     if classes is None:
-        values = _distinct(labels)
+        values = distinct(labels)
         if len(values) < loss.classes:
             shown = ", ".join(repr(value) for value in values)
             raise ValueError(
@@ -154,6 +154,12 @@ def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[A
             f"there are {len(values)} classes, loss {loss.name} takes {loss.classes}: "
             + ("use loss.softmax" if len(values) > 2 else "check classes=")
         )
+    targets = coded(labels, values).astype(np.float32)
+    return (targets if loss.outputs > 1 else 2 * targets - 1), tuple(values.tolist())
+
+
+def coded(labels: Array, values: Array) -> Array:
+    """Which of the values each label is; others are refused."""
     if len(values) == 2:
         code = labels == values[1]
         unknown = ~(code | (labels == values[0]))
@@ -164,12 +170,13 @@ def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[A
     if unknown.any():
         row = int(unknown.argmax())
         known = ", ".join(repr(value) for value in values.tolist())
-        raise ValueError(f"row {row} has the unknown label {labels[row]!r}: the classes are {known}")
-    targets = code.astype(np.float32)
-    return (targets if loss.outputs > 1 else 2 * targets - 1), tuple(values.tolist())
+        label = labels[row : row + 1].tolist()[0]
+        raise ValueError(f"row {row} has the unknown label {label!r}: the classes are {known}")
+    return np.asarray(code, np.int64)
 
 
-def _distinct(labels: Array) -> Array:
+def distinct(labels: Array) -> Array:
+    """The values among labels, sorted."""
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         row = int((~np.isfinite(labels)).argmax())
         raise ValueError(f"label of row {row} is {labels[row]}: it must be finite")
@@ -177,7 +184,8 @@ def _distinct(labels: Array) -> Array:
         try:
             return np.unique(labels)
         except TypeError:
-            raise ValueError("the labels are of several kinds: make them all text or all numbers") from None
+            what = "missing" if any(each is None for each in labels) else "of several kinds"
+            raise ValueError(f"some labels are {what}: they must all be texts or all be numbers") from None
     # Two comparisons settle the common case without sorting millions of labels.
     low, high = labels.min(), labels.max()
     if ((labels == low) | (labels == high)).all():
@@ -204,8 +212,11 @@ def _lay_out(rows: Rows, targets: Array, steps: Array, given: Array | None) -> L
     layout.begin_rows(rows.indptr, order, starts)
     threads = (os.cpu_count() or 1) if cells >= MANY else 1
     copy = partial(layout.copy_rows, rows.indptr, rows.indices, rows.values, order, (starts, columns, values))
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(copy, pairwise(np.linspace(0, n, threads + 1).astype(np.int64).tolist())))
+    if threads == 1:
+        copy((0, n))
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(copy, pairwise(np.linspace(0, n, threads + 1).astype(np.int64).tolist())))
     weights = np.zeros(0, values.dtype) if rows.weight is None else rows.weight[order]
     none = np.zeros(0, np.int64)
     return Layout(columns, values, starts, targets[order].astype(values.dtype), weights, steps, none, none)

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from math import inf, isfinite, sqrt
 
 SGD, DUAL, ADAGRAD = range(3)
+# The rate of adaptive steps where nobody chose one: of six from .05 to 2 within 5 % of the best log loss on
+# small sets and large, for features around 1.
+RATE = 0.2
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ __all__ = [
     "separate",
 ]
 
+# The methods by name, for command lines and estimators.
+METHODS = ("pluralistic", "separate", "residual", "hedged", "consensus")
 STEP_SIZE = 0.5
 ADAHEDGE = AdaHedge()
 Data = Rows | Packed | Iterable[Rows]

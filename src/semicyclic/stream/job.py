@@ -13,7 +13,6 @@ from semicyclic.method.schedule import Schedule
 
 # No more rows than this are learnt from at once, and never those of two cycles.
 CHUNK = 1 << 15
-METHODS = ("pluralistic", "separate", "residual", "hedged", "consensus")
 MOST_BITS, LEAST_BITS = 18, 8
 
 
@@ -41,7 +40,7 @@ class Job:
     method: str = "hedged"
     loss: str | None = None
     classes: tuple[str, ...] = ()
-    step: tuple[str, float] = ("adaptive", 0.2)
+    step: tuple[str, float] = ("adaptive", step.RATE)
     batch_size: int = 16
     lateness: int = 0
     use_late: bool = False

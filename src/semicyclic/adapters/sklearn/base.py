@@ -12,14 +12,16 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
 from semicyclic.adapters.sklearn.fitted import Fitted, check_average
-from semicyclic.adapters.sklearn.inputs import UNLABELLED, column_of, features_of, told
-from semicyclic.adapters.sklearn.learning import METHODS, Given, How, learn_all, learn_more
+from semicyclic.adapters.sklearn.how import Given, How
+from semicyclic.adapters.sklearn.inputs import UNLABELLED, column_of, features_of, others, told
+from semicyclic.adapters.sklearn.learning import learn_all, learn_more
 from semicyclic.adapters.sklearn.places import MISSING, Where, check_known
 from semicyclic.method import loss as losses
 from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
+from semicyclic.method.train import METHODS
 
 Array = npt.NDArray[Any]
 
@@ -73,6 +75,11 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
         self.blocks_ = np.asarray(fitted.calendar.labels)
 
     # ------------------------------------------------------------------ what comes out
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)
@@ -129,9 +136,6 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
             about["blocks"] = [str(name) for name in fitted.calendar.names]
         return replace(model, classes=self._class_names(), provenance=about)
 
-    def _class_names(self) -> tuple[Any, ...]:
-        return ()
-
     def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The names of the columns of `coef_`: those of X without the time or block."""
         if not hasattr(self, "n_features_in_"):
@@ -139,13 +143,9 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
         known = getattr(self, "feature_names_in_", input_features)
         if known is None:
             known = [f"x{number}" for number in range(self.n_features_in_)]
-        names = list(known)
-        if len(names) != self.n_features_in_:
-            raise ValueError(f"input_features has {len(names)} names, X had {self.n_features_in_} columns")
-        column = column_of(self)
-        if column is not None:
-            del names[names.index(column) if isinstance(column, str) else column]
-        return np.asarray(names, dtype=object)
+        if len(known) != self.n_features_in_:
+            raise ValueError(f"input_features has {len(known)} names, X had {self.n_features_in_} columns")
+        return np.asarray(others(known, column_of(self)), dtype=object)
 
     @property
     def models_(self) -> tuple[Pluralistic, ...]:
@@ -208,13 +208,16 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
             out[labels[block]] = float(self._measure(rows.labels[own], found[own], sample_weight=weight))
         return out
 
-    # What the two differ in.
+    # Numbers are learnt and answered as they are; a classifier has classes for them.
 
     def _answers(self, score: Array) -> Array:
-        raise NotImplementedError
+        return score
 
     def _codes(self, labels: Any) -> Any:
         return labels
+
+    def _class_names(self) -> tuple[Any, ...]:
+        return ()
 
 
 def loss_of(loss: Any, choices: str) -> Loss:

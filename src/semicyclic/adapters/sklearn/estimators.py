@@ -19,6 +19,7 @@ from semicyclic.adapters.sklearn.base import SemiCyclic, loss_of
 from semicyclic.adapters.sklearn.inputs import features_of, told
 from semicyclic.method import loss as losses
 from semicyclic.method.loss import Loss
+from semicyclic.method.pack import coded, distinct
 
 Array = npt.NDArray[Any]
 
@@ -32,23 +33,6 @@ def _has_chances(estimator: Any) -> bool:
     if loss == losses.hinge:
         raise AttributeError("loss='hinge' has no probabilities: use loss='logistic'")
     return True
-
-
-def _coded(y: Array) -> tuple[Array, Array]:
-    """The classes among labels, sorted, and which of them each label is."""
-    if y.dtype.kind in "biuf":
-        # Two comparisons settle the common case without sorting millions of labels.
-        low, high = y.min(), y.max()
-        second = y == high
-        if low < high and (second | (y == low)).all():
-            return np.array([low, high]), second.astype(np.int64)
-    try:
-        classes, code = np.unique(y, return_inverse=True)
-    except TypeError:
-        if any(each is None for each in y):
-            raise ValueError("y has labels that are missing (None): leave these rows out") from None
-        raise ValueError("y holds labels of several kinds: make them all texts or all numbers") from None
-    return classes, code
 
 
 def _numbers(y: Array) -> Array:
@@ -161,8 +145,9 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         """
         with self._all_or_nothing():
             X, y, where = features_of(self, X, y, told(when, blocks), reset=True)
-            self.classes_, code = _coded(y)
+            self.classes_ = distinct(y)
             check_classification_targets(self.classes_)
+            code = self._codes(y)
             weight = self._weight(X, code, sample_weight)
             self._learn_all(self._given(X, code, weight, where, self._loss_for()))
         return self
@@ -238,16 +223,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         return np.asarray(self.classes_[code])
 
     def _codes(self, labels: Any) -> Array:
-        """Labels as the numbers of their classes."""
-        code = np.searchsorted(self.classes_, labels).clip(0, len(self.classes_) - 1)
-        unknown = self.classes_[code] != labels
-        if np.any(unknown):
-            row = int(np.argmax(unknown))
-            label = np.asarray(labels)[row : row + 1].tolist()[0]
-            raise ValueError(
-                f"row {row} has the unknown label {label!r}: the classes are {self.classes_.tolist()}"
-            )
-        return np.asarray(code)
+        return coded(labels, self.classes_)
 
     def _class_names(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
@@ -273,11 +249,6 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
             by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[code])
             weight = weight * by_class[code].astype(weight.dtype)
         return np.asarray(weight)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
@@ -366,9 +337,6 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
 
     _measure = staticmethod(r2_score)
 
-    def _answers(self, score: Array) -> Array:
-        return score
-
     def _loss_for(self) -> Loss:
         loss = loss_of(self.loss, NUMBERS)
         if loss.classes != 0:
@@ -379,8 +347,3 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
         if sample_weight is None:
             return None
         return np.asarray(_check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.adapters.sklearn.how import How
 from semicyclic.adapters.sklearn.places import Calendar
 from semicyclic.method import train
 from semicyclic.method.evaluate import Matrix, matrix
@@ -37,7 +38,7 @@ class Fitted:
     sample: some of the rows it has learnt from last.
     """
 
-    def __init__(self, run: Run, calendar: Calendar, how: Any, *, latest: float, sample: Rows) -> None:
+    def __init__(self, run: Run, calendar: Calendar, how: How, *, latest: float, sample: Rows) -> None:
         self.run, self.calendar, self.how = run, calendar, how
         self.latest, self.sample = latest, sample
 

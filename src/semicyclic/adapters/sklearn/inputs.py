@@ -83,7 +83,12 @@ def _is_rest(estimator: Any, table: Any) -> bool:
     known = getattr(estimator, "feature_names_in_", None)
     if known is None or not is_frame(table):
         return False
-    names = known.tolist()
-    column = column_of(estimator)
-    del names[names.index(column) if isinstance(column, str) else column]
-    return bool(list(table.columns) == names)
+    return list(table.columns) == others(known, column_of(estimator))
+
+
+def others(names: Any, column: Any) -> list[Any]:
+    """The names of a table's columns without the one that tells the time or block."""
+    left = list(names)
+    if column is not None:
+        del left[left.index(column) if isinstance(column, str) else column]
+    return left

@@ -1,4 +1,4 @@
-"""In which order rows that are all there are learnt from, and how large their features are."""
+"""In which order rows that are all there are learnt from."""
 
 from typing import Any
 
@@ -6,7 +6,6 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method.pack import Order
-from semicyclic.method.rows import Rows
 
 Array = npt.NDArray[Any]
 
@@ -34,15 +33,3 @@ def order_of(
     length = int(cycle.max() - cycle.min()) + 1
     early = np.repeat(np.arange(1 - passes, 1) * length, len(block))
     return Order(rows.ravel(), np.tile(cycle, passes) + early, np.tile(block, passes))
-
-
-def spreads(rows: Rows) -> Array:
-    """[d] the root mean square of each column."""
-    square = np.bincount(rows.indices, np.square(rows.values, dtype=np.float64), rows.width)
-    return np.asarray(np.sqrt(square / len(rows)))
-
-
-def typical(rows: Rows) -> float:
-    """The root mean square of the values that are not 0."""
-    held = rows.values[rows.values != 0]
-    return float(np.sqrt(np.mean(np.square(held, dtype=np.float64)))) if len(held) else 0.0

@@ -1,0 +1,67 @@
+"""What a stream is learnt by, and what a call gives it to learn from."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.adapters.sklearn.places import Placed, Where
+from semicyclic.method import step as steps
+from semicyclic.method.loss import Loss
+from semicyclic.method.rows import Rows
+from semicyclic.method.step import RATE, Step
+
+Array = npt.NDArray[Any]
+
+# What read-outs of single cycles may keep.
+RECORDS = 2 * 2**30
+
+
+class How(NamedTuple):
+    """What a stream is learnt by, from its first row to its last."""
+
+    method: str
+    loss: Any
+    step_size: Any
+    batch_size: int
+    average: Any
+    fit_intercept: bool
+    schedule: Any
+    zone: str | None
+
+    def settings(self) -> dict[str, Any]:
+        """As `train` takes them."""
+        how: dict[str, Any] = {"step_size": step_of(self.step_size)}
+        return how if self.average in ("mean", "last") else {**how, "memory": RECORDS}
+
+
+class Given(NamedTuple):
+    """Rows of a call: features, labels as the loss has them, weights, where they happened, and names."""
+
+    X: Any
+    y: Array
+    weight: Array | None
+    where: Where | None
+    columns: Array
+    loss: Loss
+
+    def rows(self, how: How, placed: Placed) -> Rows:
+        """Checked, in the order given."""
+        where: Any = {"block": placed.block, "cycle": placed.cycle}
+        kind = self.X.dtype
+        return Rows(self.X, self.y, weight=self.weight, intercept=how.fit_intercept, dtype=kind, **where)
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """Labels are numbers of classes."""
+        return tuple(range(self.loss.classes))
+
+
+def step_of(step_size: Any) -> Any:
+    """A rule for steps; a text is the name of one."""
+    if isinstance(step_size, str) and step_size == "adaptive":
+        return steps.adagrad(RATE)
+    number = isinstance(step_size, int | float | np.number) and not isinstance(step_size, bool)
+    if not isinstance(step_size, Step) and not number:
+        raise ValueError(f"step_size={step_size!r}: write 'adaptive', a number, or a rule of sc.step")
+    return step_size
