@@ -72,7 +72,7 @@ def separate(blocks: int) -> Basis:
     return _basis(np.arange(blocks)[:, None], np.ones((blocks, 1)), np.arange(blocks))
 
 
-def residual(blocks: int, *groupings: Sequence[int]) -> Basis:
+def residual(blocks: int, *groupings: Sequence[int] | Array) -> Basis:
     """A shared vector, and one small residual per group of each grouping.
 
     A grouping gives each block its group, such as the weekday of each hour of the week;

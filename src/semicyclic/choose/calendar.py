@@ -1,0 +1,161 @@
+"""What a schedule's blocks have in common: the hour of the day, the weekday, and coarser blocks.
+
+A daily rhythm may hide a weekly one. So a daily schedule is cut at every midnight of the week, and its
+blocks are groups of these finer ones; so are the weekdays.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method.edges import DAY
+from semicyclic.method.schedule import MONDAY, Schedule
+
+Array = npt.NDArray[Any]
+
+WEEK = 7 * DAY
+WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+# Fewer blocks than this are not made coarser; coarser ones are about a quarter as many.
+SEVERAL, QUARTER = 8, 4
+# More blocks than these are told apart in groups.
+MOST_SLOTS = 168
+HOUR = 3_600_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Calendar:
+    """The finest blocks, the cells that candidates tell apart, and groups of these.
+
+    fine: the schedule of the finest blocks. cell, block: [fine] the cell of each, and the block of the user's
+        schedule.
+    slot: [cells] the position in the day (or in the user's cycle, where that is not a day or a week).
+        weekday: [cells] 0 to 6, or None. coarse: [cells] a quarter as many slots, or None.
+    middle: [slots] the middle of each slot as a fraction of its cycle. labels: what slots are called.
+    """
+
+    schedule: Schedule | int
+    fine: Schedule | int
+    cell: Array
+    block: Array
+    slot: Array
+    weekday: Array | None
+    coarse: Array | None
+    middle: Array
+    labels: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """How many cells there are."""
+        return len(self.slot)
+
+    @property
+    def blocks(self) -> int:
+        """m, the blocks of the schedule itself."""
+        return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
+
+    @property
+    def slots(self) -> int:
+        return int(self.slot.max()) + 1
+
+    def place(self, ticks: Array) -> Array:
+        """The cell of each moment."""
+        assert isinstance(self.fine, Schedule)
+        return np.asarray(self.cell[self.fine.place(ticks).block])
+
+    @property
+    def once_a_day(self) -> bool:
+        """Whether a slot, once left, is not come back to on the same day, even when clocks are put back."""
+        held = self.schedule
+        if isinstance(held, int) or held.period % DAY or 0 not in held.starts:
+            return False
+        width, rest = divmod(held.period, held.blocks)
+        return rest == 0 and width % HOUR == 0 and set(held.starts) == set(range(0, held.period, width))
+
+
+def calendar_of(schedule: Schedule | int, *, weekly: bool = True) -> Calendar:
+    """The finest blocks that a schedule's rhythm may need. weekly: a week may hide behind days."""
+    if isinstance(schedule, Schedule) and weekly and schedule.blocks <= MOST_SLOTS:
+        if schedule.period == DAY and schedule.origin % DAY == 0:
+            return _of_days(schedule)
+        if schedule.period == WEEK and schedule.origin % WEEK == MONDAY % WEEK:
+            return _of_weeks(schedule)
+    return _plain(schedule)
+
+
+def _plain(schedule: Schedule | int) -> Calendar:
+    """The blocks themselves, and nothing behind them; very many are told apart in groups of neighbours."""
+    if isinstance(schedule, int):
+        count = schedule
+        middle, labels = (np.arange(count) + 0.5) / count, tuple(str(number) for number in range(count))
+        order = np.arange(count)
+    else:
+        count, middle, labels = schedule.blocks, _middles(schedule), schedule.labels
+        order = np.argsort(np.argsort(schedule.starts))
+    own = np.arange(count)
+    if count <= MOST_SLOTS:
+        return Calendar(schedule, schedule, own, own, own, None, _coarse(own), middle, labels)
+    cell = order * MOST_SLOTS // count
+    first = np.array([int(np.flatnonzero(cell == each)[0]) for each in range(MOST_SLOTS)])
+    slot = np.arange(MOST_SLOTS)
+    middle = np.array([middle[cell == each].mean() for each in slot])
+    names = tuple(f"from {labels[each]}" for each in first)
+    return Calendar(schedule, schedule, cell, own, slot, None, _coarse(slot), middle, names)
+
+
+def _of_days(schedule: Schedule) -> Calendar:
+    order = np.argsort(schedule.starts)
+    starts = np.array(schedule.starts)[order]
+    owner = order
+    if starts[0] != 0:  # the last block of a day reaches into the next
+        starts, owner = np.r_[0, starts], np.r_[order[-1], order]
+    labels = [schedule.labels[each] for each in owner]
+    if len(set(labels)) < len(labels):
+        labels[0] += " (after midnight)"
+    fine = Schedule(
+        WEEK,
+        tuple(int(day * DAY + start) for day in range(7) for start in starts),
+        tuple(f"{day} {label}" for day in WEEKDAYS for label in labels),
+        schedule.zone,
+        MONDAY,
+    )
+    block = np.tile(owner, 7)
+    weekday = np.repeat(np.arange(7), len(starts))
+    middle = _middles(schedule)
+    cell = np.arange(fine.blocks)
+    return Calendar(schedule, fine, cell, block, block, weekday, _coarse(block), middle, schedule.labels)
+
+
+def _of_weeks(schedule: Schedule) -> Calendar:
+    starts = np.array(schedule.starts)
+    own = np.arange(schedule.blocks)
+    if not set((np.arange(7) * DAY).tolist()) <= set(schedule.starts):
+        return _plain(schedule)
+    weekday, within = np.divmod(starts, DAY)
+    hours, slot = np.unique(within, return_inverse=True)
+    middle = (hours + np.diff(np.r_[hours, DAY]) / 2) / DAY
+    labels = tuple(_clock(int(hour)) for hour in hours)
+    return Calendar(schedule, schedule, own, own, slot, weekday, _coarse(slot), middle, labels)
+
+
+def _clock(ticks: int) -> str:
+    minutes = ticks // 60_000_000
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def _coarse(slot: Array) -> Array | None:
+    """Neighbouring slots together, about four and four."""
+    count = int(slot.max()) + 1
+    if count < SEVERAL:
+        return None
+    return np.asarray(slot * (count // QUARTER) // count)
+
+
+def _middles(schedule: Schedule) -> Array:
+    order = np.argsort(schedule.starts)
+    begin = np.array(schedule.starts)[order]
+    end = np.r_[begin[1:], begin[0] + schedule.period]
+    middle = np.empty(schedule.blocks)
+    middle[order] = ((begin + end) / 2 / schedule.period) % 1.0
+    return middle
