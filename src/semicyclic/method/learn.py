@@ -158,7 +158,7 @@ def iterate(run: Run, block: int, toss: float | None = None) -> Array:
 def _is_traced(run: Run, packed: Packed) -> bool:
     """Whether the rows and their slopes take less room than a mean and an end per visit."""
     if run.log.pages:
-        return not run.log.pages[0].page.is_table
+        return not run.log.pages[0].is_table
     layout = packed.layout
     item = layout.values.dtype.itemsize
     table = 2 * len(layout.block) * (packed.width + 1) * packed.loss.outputs * item

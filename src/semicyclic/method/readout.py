@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method.average import Mean, Picks, Table, block_lasts, block_means, merge, own_models
+from semicyclic.method.frames import Frames, frames_of
 from semicyclic.method.record import ByColumn, Layout, Page, Plan, Running
 from semicyclic.method.step import ADAGRAD
 from semicyclic.method.tally import Tally, first_tally, tally_on
@@ -26,6 +27,8 @@ Array = npt.NDArray[Any]
 SHARES = 1 << 24
 # Below this many cells threads cost more than they save.
 MANY = 1 << 16
+# A table is held by its frames where it is so many times larger.
+LEAN = 4
 
 
 @dataclass
@@ -58,14 +61,47 @@ class Kept:
     layout: Layout | None = None
     steps: tuple[int, int] = (0, 0)
     turned: dict[tuple[int, int], ByColumn] = field(default_factory=dict)
-    # A table's means and ends as frames, once they were needed to be written.
-    film: Any = None
+    # A table's means and ends as frames, once they were needed: to be written, or to save memory.
+    film: Frames | None = None
 
     def nbytes(self) -> int:
         """What keeping this page costs, the rows of a trace by row and by column included."""
+        if self.is_lean:
+            return self.page.nbytes() + self.filmed().nbytes
         if self.layout is None:
             return self.page.nbytes()
         return self.page.nbytes() + int(trace_bytes(self.layout, *self.steps))
+
+    @property
+    def is_lean(self) -> bool:
+        """Whether a table is held by its frames alone."""
+        return self.film is not None and not self.page.is_table
+
+    @property
+    def is_table(self) -> bool:
+        return self.page.is_table or self.is_lean
+
+    def filmed(self) -> Frames:
+        """Means and ends in turn, as frames: a column that did not move is not held again."""
+        if self.film is None:
+            both = np.stack([self.page.mean, self.page.after], axis=1)
+            self.film = frames_of(both.reshape(-1, *both.shape[2:]))
+        return self.film
+
+    def table(self) -> tuple[Array, Array]:
+        """The mean and the end of every record."""
+        if not self.is_lean:
+            return self.page.mean, self.page.after
+        film = self.filmed()
+        both = film.table().reshape(-1, 2, *film.shape[1:])
+        return both[:, 0], both[:, 1]
+
+    def lean(self) -> "Kept":
+        """The same table by its frames alone, where that is much smaller."""
+        if not self.page.is_table or self.filmed().nbytes > self.page.nbytes() // LEAN:
+            return self
+        none = self.page.mean[:0]
+        return replace(self, page=self.page._replace(mean=none, after=none))
 
     def by_column(self, width: int, intercept: bool) -> ByColumn:
         """The rows by column, found once for all runs on the same packed rows."""
@@ -110,6 +146,9 @@ class Log:
         """Keep a page of every expert, and drop old cycles if that is too much."""
         self.pages += kept
         self.size += sum(page.nbytes() for page in kept)
+        if self.tables and self.size > self.budget:
+            self.pages = [page.lean() for page in self.pages]
+            self.size = sum(page.nbytes() for page in self.pages)
         if len(self.pages) > self.experts and self.size > self.budget:
             self._drop()
 
@@ -142,7 +181,7 @@ class Log:
 
     def combine(self, picks: Picks, models: int) -> Array:
         """[models, d+1, C] the weighted sums of records that `picks` describes."""
-        if self.pages and not self.pages[0].page.is_table:
+        if self.pages and not self.pages[0].is_table:
             return self._replay(picks, models)[0]
         from semicyclic.method.replay import combine_table
 
@@ -151,7 +190,9 @@ class Log:
         for kept in self.pages:
             inside = (picks.record >= begin) & (picks.record < begin + len(kept.cycle))
             part = Picks(*(column[inside] for column in picks))
-            combine_table(kept.page.mean, kept.page.after, part._replace(record=part.record - begin), out)
+            if inside.any():
+                mean, after = (np.ascontiguousarray(each) for each in kept.table())
+                combine_table(mean, after, part._replace(record=part.record - begin), out)
             begin += len(kept.cycle)
         return out.astype(self.start.dtype)
 
@@ -258,7 +299,7 @@ class Log:
         means, lasts = block_means(table, member), block_lasts(table, member)
         lasts = lasts._replace(model=lasts.model + blocks)
         both = Picks(*(np.concatenate(pair) for pair in zip(means, lasts, strict=True)))
-        if self.pages[0].page.is_table:
+        if self.pages[0].is_table:
             found = old.combine(both, 2 * blocks)
         else:
             found, self.start, self.squares = old._replay(both, 2 * blocks, ends=True)

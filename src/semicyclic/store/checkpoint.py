@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method.bets import Bets
-from semicyclic.method.frames import DENSE, Frames, frames_of
+from semicyclic.method.frames import DENSE, Frames
 from semicyclic.method.readout import Kept, Past
 from semicyclic.method.record import NUMBERS, Page, Running, State
 from semicyclic.method.rows import Rows
@@ -24,7 +24,7 @@ from semicyclic.store.safely import put
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
-KEY, VERSION = "semicyclic-run", 1
+KEY, VERSION = "semicyclic-run", 2
 FRAMES = ("kind", "first", "column", "value", "dense")
 ROWS = ("indptr", "indices", "values", "labels", "block", "cycle")
 PAST = ("mean", "last", "weight", "cycle", "loss", "rows", "order")
@@ -93,22 +93,17 @@ def run_arrays(run: Run) -> Arrays:
         arrays["past.count"] = np.array([log.past.count])
     if run.pending is not None:
         arrays |= {f"pending.{name}": getattr(run.pending, name) for name in ROWS}
-    return arrays | _pages(log.pages, run.state.vectors.shape[1:])
+    return arrays | _pages(log.pages)
 
 
-def _pages(pages: list[Kept], shape: tuple[int, ...]) -> Arrays:
+def _pages(pages: list[Kept]) -> Arrays:
     """All pages of a log in a few arrays: every record's numbers, and its mean and end as frames."""
-    for kept in pages:
-        if kept.film is None:
-            # A column that did not move between a visit's mean and its end, or from visit to visit, is
-            # not written again: records are the frames of a film.
-            both = np.stack([kept.page.mean, kept.page.after], axis=1)
-            kept.film = frames_of(both.reshape(-1, *shape))
-    films = [kept.film for kept in pages]
+    films = [kept.filmed() for kept in pages]
     whole = np.zeros(0, np.int64)
     found = {
         "records": np.array([len(kept.cycle) for kept in pages], np.int64),
         "cells": np.array([len(film.column) for film in films], np.int64),
+        "lean": np.array([kept.is_lean for kept in pages], bool),
         "visit": np.concatenate([whole, *(kept.page.visit for kept in pages)]),
         "cycle": np.concatenate([whole, *(kept.cycle for kept in pages)]),
         "block": np.concatenate([whole, *(kept.block for kept in pages)]),
@@ -139,7 +134,10 @@ def _restored_pages(arrays: Arrays, shape: tuple[int, int]) -> Iterator[Kept]:
             held["dense"][dense : dense + keys],
             (2 * records, *shape),
         )
-        table = film.table().reshape(records, 2, *shape)
+        # As it was held then: so memory runs out when it would have.
+        table = np.empty((0, 2, *shape), film.dtype)
+        if not held["lean"][number]:
+            table = film.table().reshape(records, 2, *shape)
         none = np.empty((0, shape[1]), table.dtype), np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
         numbers = held["numbers"][:, own]
         page = Page._make([held["visit"][own], *numbers, table[:, 0], table[:, 1], *none])
