@@ -59,9 +59,9 @@ def count(files: list[Any], options: Options) -> tuple[int, int, int]:
     inputs = Inputs(files, options)
     parts = list(inputs.parts(Mark()))
     reader = Reader(JOB, inputs.name, first := open_stream(JOB, parts, inputs.name), Names.of(first.features))
-    learnt = sum(len(chunk.rows) for chunk in reader.chunks(iter(parts)) if chunk.rows is not None)
+    learnt = sum(len(chunk.rows.rows) for chunk in reader.chunks(iter(parts)) if chunk.rows is not None)
     last = reader.rest()
-    learnt += 0 if last is None or last.rows is None else len(last.rows)
+    learnt += 0 if last is None or last.rows is None else len(last.rows.rows)
     counts = reader.reading.counts
     return counts.read, learnt, counts.refused + counts.unlabelled + reader.reading.late.refused
 

@@ -442,7 +442,13 @@ def test_odd_calendars(tmp_path: Path, what: str) -> None:
     ]
     if what == "one row":
         rows = [{"at": "2013-05-01 09:00", "x": 1.0, "y": 1}]
-    job = Job(Wish(("at",), "y", zone), sc.Schedule.daily(24, zone=zone), bits=8, classes=("0", "1"))
+    job = Job(
+        Wish(("at",), "y", zone),
+        sc.Schedule.daily(24, zone=zone),
+        method="hedged",
+        bits=8,
+        classes=("0", "1"),
+    )
     results = run(tmp_path / "out", [write(tmp_path, rows)], job)
     assert results["rows"]["used"] == len(rows)
     assert results["rows"]["shifted"] == (1 if what == "skipped hour" else 0)
@@ -543,7 +549,8 @@ def test_memory_decides_what_is_kept() -> None:
 
 def command(path: Path, out: Path, *more: str) -> list[str]:
     words = ["train", str(path), "--when", "at", "--label", "y", "--out", str(out), "--save-every", "0s"]
-    return [sys.executable, "-m", "semicyclic", *words, *more]
+    method = () if "--method" in more else ("--method", "pluralistic")
+    return [sys.executable, "-m", "semicyclic", *words, *method, *more]
 
 
 def kill_often(whole: Path, make: Any, times: int, seed: int, longest: float) -> None:
@@ -564,16 +571,27 @@ def kill_often(whole: Path, make: Any, times: int, seed: int, longest: float) ->
     assert contents(whole.parent / "killed") == contents(whole)
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(40, marks=pytest.mark.slow)])
-def test_killed_at_any_instant_it_ends_in_the_same_bytes(tmp_path: Path, times: int) -> None:
-    path = write(tmp_path, rows_of(40_000, days=60))
-    whole = tmp_path / "whole"
+@pytest.mark.parametrize(
+    ("times", "method"),
+    [
+        (3, "pluralistic"),
+        (2, "auto"),
+        pytest.param(40, "pluralistic", marks=pytest.mark.slow),
+        pytest.param(12, "auto", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_at_any_instant_it_ends_in_the_same_bytes(tmp_path: Path, times: int, method: str) -> None:
+    count, days = (40_000, 60) if method == "pluralistic" else (8_000, 20)
+    path = write(tmp_path, rows_of(count, days=days))
+    whole, how = tmp_path / "whole", ("--method", method)
     # Once before, or the time taken would be that of compiling.
-    subprocess.run(command(path, tmp_path / "compiled"), check=True, capture_output=True)
+    subprocess.run(command(path, tmp_path / "compiled", *how), check=True, capture_output=True)
     began = time.perf_counter()
-    subprocess.run(command(path, whole), check=True, capture_output=True)
+    subprocess.run(command(path, whole, *how), check=True, capture_output=True)
     longest = time.perf_counter() - began
-    kill_often(whole, lambda: command(path, tmp_path / "killed", "--resume"), times, times, 0.9 * longest)
+    kill_often(
+        whole, lambda: command(path, tmp_path / "killed", *how, "--resume"), times, times, 0.9 * longest
+    )
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(15, marks=pytest.mark.slow)])

@@ -52,15 +52,14 @@ def train(
     ] = "daily:6",
     zone: Annotated[str, Parameter(help="Zone of the blocks, and of times that name none.")] = "UTC",
     method: Annotated[
-        Literal["pluralistic", "separate", "residual", "hedged", "consensus"],
+        Literal["auto", "pluralistic", "separate", "residual", "hedged", "consensus"],
         Parameter(
-            help="hedged: between one chain and one for each block, by block; separate: a chain for "
-            "each block; "
-            "residual: one chain and a small difference for each block; pluralistic: one chain, "
-            "averaged by block, "
-            "for rows that are independent within blocks; consensus: one model for all."
+            help="auto: hundreds of candidates at once, mixed by what they lost lately in each block; "
+            "hedged: between one chain and one for each block, by block; separate: a chain for each block; "
+            "residual: one chain and a small difference for each block; pluralistic: one chain, averaged by "
+            "block, for rows that are independent within blocks; consensus: one model for all."
         ),
-    ] = "hedged",
+    ] = "auto",
     loss: Annotated[
         str | None,
         Parameter(

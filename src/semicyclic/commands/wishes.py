@@ -45,13 +45,16 @@ def job_of(told: dict[str, Any]) -> "Job":
         from semicyclic.method.loss import by_name
 
         by_name(told["loss"])
+    step, read_out = _step(told["step_size"]), _read_out(told["read_out"])
+    if told["method"] == "auto":
+        _check_free(told)
     return Job(
         Wish(tuple(when), told["label"], told["zone"], told["when_format"], **kinds),
         units.schedule("--schedule", told["schedule"], told["zone"]),
         method=told["method"],
         loss=told["loss"],
         classes=tuple(told["classes"] or ()),
-        step=_step(told["step_size"]),
+        step=step,
         batch_size=told["batch_size"],
         lateness=units.length("--lateness", told["lateness"]),
         use_late=told["late"] == "use",
@@ -61,8 +64,19 @@ def job_of(told: dict[str, Any]) -> "Job":
         bits=told["bits"],
         bins=told["bins"],
         first_pass=told["first_pass"],
-        read_out=_read_out(told["read_out"]),
+        read_out=read_out,
     )
+
+
+def _check_free(told: dict[str, Any]) -> None:
+    """What `auto` tries all of cannot be told as well."""
+    for name, usual in (("step_size", "adaptive"), ("batch_size", 16), ("read_out", "mean")):
+        if told[name] != usual:
+            option = name.replace("_", "-")
+            raise ValueError(
+                f"--{option} {told[name]}: --method auto tries many of these: name a method of which there "
+                "is one, such as --method hedged"
+            )
 
 
 def _step(text: str) -> tuple[str, float]:

@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 Results = Mapping[str, Any]
 
 
+TITLES = {
+    "trained": "Progressive loss of the chain",
+    "model": "Progressive loss of its chain",
+    "forward": "Loss of the models of the last midnight",
+    "progressive": "Progressive loss",
+}
+
+
+def _most(chosen: Results) -> str:
+    """The candidates that weigh most over all blocks."""
+    total: dict[str, float] = {}
+    for block in chosen["blocks"].values():
+        for each in block["candidates"]:
+            total[each["name"]] = total.get(each["name"], 0.0) + each["weight"] * block["rows"]
+    return "; ".join(sorted(total, key=lambda name: -total[name])[:3])
+
+
 @contextmanager
 def progress(console: Console) -> Iterator[Callable[["News"], None]]:
     """Rows a second, progressive loss and the block that the stream is in."""
@@ -52,17 +69,24 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
         # Names of columns may look like markup.
         console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-    table = Table(title="Progressive loss of the chain")
+    table = Table(title=TITLES["trained" if results["chosen"] is None else results["chosen"]["by"]])
     table.add_column(f"block ({zone})", no_wrap=True)
-    for head in ("rows", "loss", "± 95 %"):
+    for head in (_asked(results["chosen"]), "loss", "± 95 %"):
         table.add_column(head, justify="right", no_wrap=True)
     _losses(table, results["blocks"], results["progressive"])
     console.print(table)
     when = "when it came, by what was known then" if job["label_delay"] else "before it was learnt from"
-    say(
-        f"loss: {results['loss']}, every row scored {when}. It is that of the chain while it learns, "
-        f"which follows the last rows; the model that is saved is its {job['read_out']}"
-    )
+    if results["chosen"] is None:
+        say(
+            f"loss: {results['loss']}, every row scored {when}. It is that of the chain while it learns, "
+            f"which follows the last rows; the model that is saved is its {job['read_out']}"
+        )
+    else:
+        say(
+            f"loss: {results['loss']}, every row scored {when}. The model that is saved mixes "
+            f"{results['chosen']['candidates']} candidates, in each block by what they lost there and "
+            f"lately: most weight has now {_most(results['chosen'])}"
+        )
     for kind in sorted(kinds):
         say(f"{kind}: {', '.join(kinds[kind])}")
     if results["classes"]:
@@ -93,6 +117,7 @@ def model(console: Console, path: Path, found: Results) -> None:
     """A model for a person."""
     provenance = found["provenance"] if isinstance(found["provenance"], dict) else {}
     zone = found["schedule"]["zone"] if isinstance(found["schedule"], dict) else ""
+    chosen = provenance.get("chosen")
 
     def say(text: str) -> None:
         # Names of columns may look like markup.
@@ -107,16 +132,28 @@ def model(console: Console, path: Path, found: Results) -> None:
         )
     )
     if found["progressive"] is not None:
-        table = Table(title="Progressive loss of its chain")
+        table = Table(title=TITLES["model" if chosen is None else chosen["by"]])
         table.add_column(f"block ({zone})" if zone else "block", no_wrap=True)
-        for head in ("rows", "loss", "± 95 %"):
+        for head in (_asked(chosen), "loss", "± 95 %"):
             table.add_column(head, justify="right", no_wrap=True)
-        _losses(table, found["blocks"], found["progressive"])
+        _losses(table, found["progressive"].get("blocks", found["blocks"]), found["progressive"])
         console.print(table)
     else:
         say("blocks: " + ", ".join(found["blocks"]))
     if found["never_visited"]:
-        say(f"never visited, and given the mean of all: {', '.join(found['never_visited'])}")
+        say(f"never visited, and given the mean of all: {_some(found['never_visited'])}")
+    if chosen is not None:
+        table = Table(title=f"What was chosen, of {chosen['candidates']} candidates")
+        table.add_column("in", no_wrap=True)
+        table.add_column("candidates with the most weight, and their loss there")
+        for label, block in chosen["blocks"].items():
+            if block["rows"]:
+                parts = [
+                    f"{each['name']} {each['weight']:.0%} ({each['loss']:.4f})"
+                    for each in block["candidates"]
+                ]
+                table.add_row(label, escape("; ".join(parts)))
+        console.print(table)
     if found["differences"]:
         table = Table(title="What differs most between blocks")
         for head in ("feature", "highest in", "weight", "lowest in", "weight"):
@@ -141,12 +178,20 @@ def model(console: Console, path: Path, found: Results) -> None:
         if isinstance(rows, dict):
             say(_counted(rows))
         if "first" in provenance:
-            say(
-                f"learnt by {provenance['method']}, read out as {provenance['read_out']}; "
-                f"{_span(provenance, zone)}"
-            )
+            how = "" if chosen is not None else f", read out as {provenance['read_out']}"
+            say(f"learnt by {provenance['method']}{how}; {_span(provenance, zone)}")
     if "semicyclic" in provenance:
         say(f"written by semicyclic {provenance['semicyclic']}")
+
+
+def _asked(chosen: Results | None) -> str:
+    """Of a long stream not all rows are asked, where candidates are compared."""
+    return "rows" if chosen is None else "rows asked"
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    """A list that may be long."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def _losses(table: Table, blocks: list[str], progressive: Results) -> None:

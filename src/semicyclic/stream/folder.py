@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from semicyclic.choose.portfolio import Portfolio
 from semicyclic.data.features import Features, Names
 from semicyclic.data.inputs import Mark
 from semicyclic.data.labels import Labels
@@ -20,7 +21,7 @@ from semicyclic.method.run import Run
 from semicyclic.store.checkpoint import Arrays, read_checkpoint, restored, run_arrays, write_checkpoint
 from semicyclic.store.modelfile import Unreadable
 from semicyclic.store.safely import sweep
-from semicyclic.stream.job import Job, differences
+from semicyclic.stream.job import AUTO, Job, differences
 from semicyclic.stream.reading import Counts, Reading
 from semicyclic.stream.scored import Scored
 
@@ -55,9 +56,20 @@ def holds_run(folder: Path) -> bool:
     return any((folder / name).exists() for name in (CHECKPOINT, MODEL, RESULTS))
 
 
-def write_state(folder: Path, job: Job, reading: Reading, names: Names, run: Run, scored: Scored) -> None:
+class State(NamedTuple):
+    """All that a run is made of between two chunks, beside its candidates: what a checkpoint holds."""
+
+    reading: Reading
+    run: Run
+    scored: Scored
+
+
+def write_state(folder: Path, job: Job, state: State, names: Names, portfolio: Portfolio | None) -> None:
     """Put all that a run is made of to disk."""
+    reading, run, scored = state
     arrays = run_arrays(run)
+    if portfolio is not None:
+        arrays |= {f"portfolio.{name}": array for name, array in portfolio.arrays().items()}
     arrays |= {f"scored.{name}": array for name, array in scored._asdict().items()}
     for name, held in (("queue", reading.queue), ("held", reading.order.held)):
         if held is not None and len(held):
@@ -79,7 +91,7 @@ def write_state(folder: Path, job: Job, reading: Reading, names: Names, run: Run
     write_checkpoint(folder / CHECKPOINT, arrays, about)
 
 
-def read_state(folder: Path, job: Job) -> tuple[Reading, Names, Run, Scored]:
+def read_state(folder: Path, job: Job) -> tuple[State, Names, Portfolio | None]:
     """What `write_state` wrote, of a run that was told the same."""
     arrays, about = read_checkpoint(folder / CHECKPOINT)
     with _readable(folder / CHECKPOINT):
@@ -91,14 +103,21 @@ def read_state(folder: Path, job: Job) -> tuple[Reading, Names, Run, Scored]:
                 f"({about['job'].get(other[0])!r}, now {now.get(other[0])!r}): give the same, or "
                 "another --out"
             )
-        return _state(arrays, about, job)
+        state, names = _state(arrays, about, job)
+        return state, names, _portfolio(arrays, state.reading, job)
+
+
+def read_log(folder: Path) -> tuple[Job, State, Names]:
+    """The run of a folder with what it was told; without its candidates."""
+    arrays, about = read_checkpoint(folder / CHECKPOINT)
+    with _readable(folder / CHECKPOINT):
+        job = Job.from_json(about["job"])
+        return (job, *_state(arrays, about, job))
 
 
 def read_run(folder: Path) -> Run:
-    """The run of a folder, told as it was told then."""
-    arrays, about = read_checkpoint(folder / CHECKPOINT)
-    with _readable(folder / CHECKPOINT):
-        return _state(arrays, about, Job.from_json(about["job"]))[2]
+    """The run of a folder."""
+    return read_log(folder)[1].run
 
 
 @contextmanager
@@ -112,7 +131,16 @@ def _readable(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _state(arrays: Arrays, about: dict[str, Any], job: Job) -> tuple[Reading, Names, Run, Scored]:
+def _portfolio(arrays: Arrays, reading: Reading, job: Job) -> Portfolio | None:
+    if job.method != AUTO:
+        return None
+    portfolio = job.portfolio(reading.features.width, reading.labels.loss)
+    own = {name: array for name, array in arrays.items() if name.startswith("portfolio.")}
+    portfolio.restore({name.removeprefix("portfolio."): array for name, array in own.items()})
+    return portfolio
+
+
+def _state(arrays: Arrays, about: dict[str, Any], job: Job) -> tuple[State, Names]:
     features, labels = Features.from_json(about["features"]), Labels.from_json(about["labels"])
     late = Late(**about["late"])
     order = Order(job.lateness, job.use_late, int(about["newest"]), _unpacked(arrays.get("held")), late)
@@ -133,7 +161,8 @@ def _state(arrays: Arrays, about: dict[str, Any], job: Job) -> tuple[Reading, Na
         tuple(map(str, about["examples"])),
     )
     run = restored(job.first_run(features.width, labels.loss), arrays)
-    return reading, names, run, Scored(*(arrays[f"scored.{name}"].copy() for name in Scored._fields))
+    scored = Scored(*(arrays[f"scored.{name}"].copy() for name in Scored._fields))
+    return State(reading, run, scored), names
 
 
 def _packed(held: Held) -> bytes:

@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from semicyclic.choose.calendar import calendar_of
+from semicyclic.choose.form import fitting, form_of
+from semicyclic.choose.portfolio import Portfolio
 from semicyclic.data.columns import Wish
 from semicyclic.data.tidied import START
 from semicyclic.method import step, train
@@ -14,14 +17,17 @@ from semicyclic.method.schedule import Schedule
 # No more rows than this are learnt from at once, and never those of two cycles.
 CHUNK = 1 << 15
 MOST_BITS, LEAST_BITS = 18, 8
+# The method that tries all, and mixes what has been best lately.
+AUTO = "auto"
 
 
 class Budget(NamedTuple):
-    """What `memory` allows: hashed columns, bytes for records of visits, bytes for rows that wait."""
+    """What `memory` allows: hashed columns, and bytes for records of visits, rows that wait, candidates."""
 
     bits: int
     records: int
     waiting: int
+    candidates: int = 0
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ class Job:
 
     wish: Wish
     schedule: Schedule
-    method: str = "hedged"
+    method: str = AUTO
     loss: str | None = None
     classes: tuple[str, ...] = ()
     step: tuple[str, float] = ("adaptive", step.RATE)
@@ -84,10 +90,22 @@ class Job:
         # Bytes a column: a chain's vectors and scratch, and of each slot its running mean (twice), what
         # remains of dropped cycles, the sums while they are dropped, and the model while it is saved.
         a_column = outputs * (32 + 8 * vectors + 44 * slots)
+        if self.method == AUTO:
+            # The model is of the finest blocks.
+            a_column += 16 * outputs * len(calendar_of(self.schedule).cell)
         bits = MOST_BITS
         while bits > LEAST_BITS and a_column << bits > self.memory // 4:
             bits -= 1
+        if self.method == AUTO:
+            return Budget(self.bits or bits, self.memory // 8, self.memory // 8, self.memory // 8)
         return Budget(self.bits or bits, self.memory // 8, self.memory // 4)
+
+    def portfolio(self, width: int, loss: Loss) -> Portfolio:
+        """All candidates, which have learnt nothing yet; fewer kinds where memory is short."""
+        limit = self.budget(loss.outputs).candidates
+        form, room = fitting(form_of(calendar_of(self.schedule)), loss.outputs, width, limit)
+        late = self.use_late
+        return Portfolio(form, loss, width, delay=self.label_delay, brief=True, apart=late, room=room)
 
     def first_run(self, width: int, loss: Loss) -> Run:
         """A run that has learnt nothing yet."""
@@ -100,7 +118,8 @@ class Job:
             "running": True,
             "memory": self.budget(loss.outputs).records,
         }
-        method = getattr(train, self.method)
+        # Beside the candidates one chain is logged, for `what-if`.
+        method = getattr(train, "pluralistic" if self.method == AUTO else self.method)
         run: Run = method(empty, **settings)
         return run
 

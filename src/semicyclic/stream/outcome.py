@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.choose.portfolio import Portfolio
 from semicyclic.data.features import Names
 from semicyclic.data.inputs import Inputs
 from semicyclic.method.model import Pluralistic
@@ -25,8 +26,39 @@ Array = npt.NDArray[Any]
 NORMAL = 1.959964
 
 
-def model_of(job: Job, reading: Reading, names: Names, run: Run, scored: Scored | None) -> Pluralistic:
+def model_of(
+    job: Job,
+    reading: Reading,
+    names: Names,
+    run: Run,
+    scored: Scored | None,
+    portfolio: Portfolio | None = None,
+) -> Pluralistic:
     """The model as the run stands, with all that a later prediction needs."""
+    if portfolio is None:
+        model = _read_out(job, run)
+    else:
+        fine, unseen = portfolio.form.calendar.fine, portfolio.unseen()
+        model = Pluralistic(portfolio.model_weights(), fine, run.loss, fallback=unseen)
+    about = _provenance(job, reading, run, scored, portfolio)
+    return replace(finished(model, reading, names), provenance=about)
+
+
+def finished(model: Pluralistic, reading: Reading, names: Names) -> Pluralistic:
+    """A model of what was read: in the labels' own units, with their classes and how features are made."""
+    held = model.weights
+    labels = reading.labels
+    if not labels.classes:
+        # Learnt from scaled labels; what is saved answers in the labels' own units.
+        # In double precision: a mean of millions leaves single precision no decimals.
+        held = held * np.float64(labels.scale)
+        held[..., -1] += labels.mean
+    features = {**reading.features.to_json(), "names": names.first(reading.named)}
+    return replace(model, held=held, classes=labels.classes, features=features)
+
+
+def _read_out(job: Job, run: Run) -> Pluralistic:
+    """The read-out that was asked for."""
     kind, _, argument = job.read_out.partition(":")
     with warnings.catch_warnings():
         # Said in the provenance, and by `inspect`.
@@ -45,26 +77,15 @@ def model_of(job: Job, reading: Reading, names: Names, run: Run, scored: Scored 
                 f"--read-out {job.read_out}: cycles that it needs were dropped to stay within --memory: go "
                 "on with --resume and --read-out mean, or start again with more --memory"
             ) from None
-    held = model.weights
-    labels = reading.labels
-    if not labels.classes:
-        # Learnt from scaled labels; what is saved answers in the labels' own units.
-        # In double precision: a mean of millions leaves single precision no decimals.
-        held = held * np.float64(labels.scale)
-        held[..., -1] += labels.mean
-    features = {**reading.features.to_json(), "names": names.first(reading.named)}
-    return replace(
-        model,
-        held=held,
-        classes=labels.classes,
-        features=features,
-        provenance=_provenance(job, reading, run, scored),
-    )
+    return model
 
 
-def _provenance(job: Job, reading: Reading, run: Run, scored: Scored | None) -> dict[str, Any]:
+def _provenance(
+    job: Job, reading: Reading, run: Run, scored: Scored | None, portfolio: Portfolio | None
+) -> dict[str, Any]:
     """Where a model comes from; nothing of files' names, clocks or machines, so that the same rows give
     the same bytes."""
+    chosen = None if portfolio is None else in_units(portfolio.chosen(), reading.labels.loss_scale())
     return {
         "semicyclic": __version__,
         "method": job.method,
@@ -77,8 +98,18 @@ def _provenance(job: Job, reading: Reading, run: Run, scored: Scored | None) -> 
         "first": reading.first,
         "last": int(reading.order.newest),
         "loss": run.loss.name,
-        "progressive": losses_of(job, reading, run, scored),
+        "progressive": losses_of(job, reading, run, scored, portfolio),
+        "chosen": chosen,
     }
+
+
+def in_units(chosen: dict[str, Any], scale: float) -> dict[str, Any]:
+    """What was chosen, with losses in the labels' own units."""
+    for block in chosen["blocks"].values():
+        for each in (block, *block["candidates"]):
+            if each["loss"] is not None:
+                each["loss"] *= scale
+    return chosen
 
 
 def counts_of(reading: Reading, run: Run) -> dict[str, int]:
@@ -100,10 +131,20 @@ def counts_of(reading: Reading, run: Run) -> dict[str, int]:
     }
 
 
-def losses_of(job: Job, reading: Reading, run: Run, scored: Scored | None) -> dict[str, Any]:
-    """The progressive loss of every block, with a confidence interval, and of all rows."""
+def losses_of(
+    job: Job, reading: Reading, run: Run, scored: Scored | None, portfolio: Portfolio | None = None
+) -> dict[str, Any]:
+    """The loss of every block's rows before they were learnt from, with a confidence interval, and of all.
+
+    Of the automatic choice: as models of the last midnight would have answered them.
+    """
     blocks, scale = run.blocks, reading.labels.loss_scale()
-    if job.label_delay and scored is not None:
+    if portfolio is not None:
+        rows, total, squares = portfolio.questions[portfolio.question].bets.lost.T
+        spread = np.maximum(squares - total**2 / np.maximum(rows, 1), 0.0)
+        count = rows
+        mean = np.divide(total, rows, out=np.full(blocks, np.nan), where=rows > 0)
+    elif job.label_delay and scored is not None:
         rows, total = scored.rows, scored.loss
         spread = np.maximum(scored.squares - total**2 / np.maximum(rows, 1), 0.0)
         count = rows
@@ -123,6 +164,7 @@ def losses_of(job: Job, reading: Reading, run: Run, scored: Scored | None) -> di
         "by_block": [float(value) * scale if isfinite(value) else None for value in mean],
         "margin": margin,
         "rows": [round(float(each)) for each in rows],
+        "blocks": list(job.schedule.labels),
     }
 
 
@@ -139,7 +181,13 @@ def visits_table(job: Job, reading: Reading, run: Run) -> str:
 
 
 def results_of(
-    job: Job, inputs: Inputs, reading: Reading, names: Names, run: Run, scored: Scored | None
+    job: Job,
+    inputs: Inputs,
+    reading: Reading,
+    names: Names,
+    run: Run,
+    scored: Scored | None,
+    portfolio: Portfolio | None = None,
 ) -> dict[str, Any]:
     """What `results.json` says."""
     columns = reading.columns
@@ -162,6 +210,7 @@ def results_of(
         "first": reading.first,
         "last": int(reading.order.newest),
         "features_named": len(names.names),
-        "progressive": losses_of(job, reading, run, scored),
+        "progressive": losses_of(job, reading, run, scored, portfolio),
+        "chosen": None if portfolio is None else in_units(portfolio.chosen(), reading.labels.loss_scale()),
         "blocks": list(job.schedule.labels),
     }

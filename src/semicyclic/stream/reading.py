@@ -76,14 +76,23 @@ class Reading:
         return self.order.late
 
 
+class Came(NamedTuple):
+    """Rows with the times that tell their blocks, when they came, and their cells as they were read."""
+
+    rows: Rows
+    ticks: Array
+    clock: Array
+    table: Any
+
+
 class Chunk(NamedTuple):
     """Rows to learn from; those that arrived before these were due, to be scored; and what follows.
 
     closes: whether a cycle ends here. share: how much was read, where that is known.
     """
 
-    rows: Rows | None
-    arrived: Rows | None
+    rows: Came | None
+    arrived: Came | None
     after: Reading
     closes: bool
     ends: int
@@ -181,7 +190,7 @@ class Reader:
         due = self._due(joined(parts), ended=True)
         return self._chunk(due, closes=False, share=1.0)
 
-    def unscored(self) -> Rows | None:
+    def unscored(self) -> Came | None:
         """Rows that have arrived and that no model was asked about yet, where labels are late."""
         queue, scored = self.reading.queue, self.reading.scored
         if queue is None or scored >= len(queue) or not self.job.label_delay:
@@ -279,7 +288,8 @@ class Reader:
         ends = int(own.ticks[-1]) if count else self.reading.order.newest
         return Chunk(rows, arrived, self.reading, closes, ends, share)
 
-    def _rows(self, held: Held) -> Rows:
+    def _rows(self, held: Held) -> Came:
         cells = self.reading.features.encode(held.table, self.names)
         cycle, block = self.job.schedule.place(held.ticks)
-        return Rows(cells, held.label, block=block, cycle=cycle)
+        rows = Rows(cells, held.label, block=block, cycle=cycle)
+        return Came(rows, held.ticks, held.key, held.table)

@@ -12,24 +12,24 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from semicyclic.choose.portfolio import Portfolio, targets
 from semicyclic.data.features import Names
-from semicyclic.data.inputs import Inputs, Mark, Part
+from semicyclic.data.inputs import Inputs, Part
 from semicyclic.method import train
-from semicyclic.method.run import Run
+from semicyclic.method.model import Pluralistic
 from semicyclic.store.modelfile import save
 from semicyclic.store.safely import put_text
 from semicyclic.stream.ahead import ahead
-from semicyclic.stream.first_pass import after_first_pass
-from semicyclic.stream.folder import CHECKPOINT, MODEL, RESULTS, VISITS, read_state, write_state
-from semicyclic.stream.job import Job
+from semicyclic.stream.folder import CHECKPOINT, MODEL, RESULTS, VISITS, State, read_state, write_state
+from semicyclic.stream.job import AUTO, Job
+from semicyclic.stream.opening import opened
 from semicyclic.stream.outcome import model_of, results_of, visits_table
-from semicyclic.stream.reading import Chunk, Reader, Reading, open_stream
+from semicyclic.stream.reading import Came, Chunk, Reader
 from semicyclic.stream.scored import Scored
 
 # Saving may take this share of the time.
@@ -68,14 +68,6 @@ class Pace:
         self.next = now + (max(self.every, (now - began) / SHARE) if self.every else 0.0)
 
 
-class State(NamedTuple):
-    """All that a run is made of between two chunks: what a checkpoint holds."""
-
-    reading: Reading
-    run: Run
-    scored: Scored
-
-
 @dataclass
 class Training:
     """A run at work in a folder."""
@@ -93,6 +85,9 @@ class Training:
     told: float = -np.inf
     pace: dict[str, Pace] = field(default_factory=dict)
     names: Names = field(init=False)
+    portfolio: Portfolio | None = None
+    # Whether the portfolio is in the midst of a chunk, which no checkpoint may see.
+    midway: bool = False
     # Replaced by each chunk in one step, so that whoever interrupts finds what belongs together.
     state: State | None = None
 
@@ -108,7 +103,7 @@ class Training:
             state = self._work(state, reader.chunks(parts))
         except KeyboardInterrupt:
             # Asked to stop, politely: what was learnt since the last checkpoint need not be learnt again.
-            if self.state.run.log.pages:
+            if self.state.run.log.pages and not self.midway:
                 self._save_state(self.state)
             raise
         return self._end(state, reader)
@@ -116,31 +111,17 @@ class Training:
     def _begin(self, resume: bool) -> tuple[State, Iterator[Part]]:
         """Where an earlier run stood, or the beginning; and what is to be read from there."""
         if resume and (self.folder / CHECKPOINT).exists():
-            reading, self.names, run, scored = read_state(self.folder, self.job)
+            state, self.names, self.portfolio = read_state(self.folder, self.job)
             # Else features were learnt from fewer rows than they should be, since there were no more.
-            if reading.counts.read >= self.job.start:
-                return State(reading, run, scored), self.inputs.parts(reading.mark)
-        self._tell(0.0, "reading the first rows")
-        reading, parts = self._opened()
+            if state.reading.counts.read >= self.job.start:
+                return state, self.inputs.parts(state.reading.mark)
+        reading, parts = opened(self.job, self.inputs, lambda what: self._tell(0.0, what))
         self.names = Names.of(reading.features)
         run = self.job.first_run(reading.features.width, reading.labels.loss)
+        self.portfolio = None
+        if self.job.method == AUTO:
+            self.portfolio = self.job.portfolio(reading.features.width, reading.labels.loss)
         return State(reading, run, Scored.none(self.job.schedule.blocks)), parts
-
-    def _opened(self) -> tuple[Reading, Iterator[Part]]:
-        """What enough parts tell of the columns; and all parts, these included."""
-        held: list[Part] = []
-        rows = 0
-        parts = self.inputs.parts(Mark())
-        for part in parts:
-            held.append(part)
-            rows += part.batch.table.num_rows
-            if rows >= self.job.start:
-                break
-        opened = open_stream(self.job, held, self.inputs.name)
-        if self.job.first_pass:
-            self._tell(0.0, "first pass")
-            opened = after_first_pass(self.job, self.inputs, opened)
-        return opened, chain(held, parts)
 
     def _work(self, state: State, chunks: Iterator[Chunk]) -> State:
         """Learn chunk by chunk, and save now and then."""
@@ -156,26 +137,42 @@ class Training:
 
     def _learnt(self, state: State, chunk: Chunk) -> State:
         run, scored = state.run, state.scored
+        self.midway = True
+        self._mix(chunk.arrived if self.job.label_delay else chunk.rows)
         if chunk.arrived is not None:
-            scored = scored.add(run, chunk.arrived)
+            scored = scored.add(run, chunk.arrived.rows)
         if chunk.rows is not None:
-            run = train.more(run, chunk.rows, ended=False)
-            self.learnt += len(chunk.rows)
+            run = train.more(run, chunk.rows.rows, ended=False)
+            self.learnt += len(chunk.rows.rows)
+        self.midway = False
         block = int(self.job.schedule.place(np.array([chunk.ends])).block[0])
         self._tell(chunk.share, "learning", self.job.schedule.labels[block])
         return State(chunk.after, run, scored)
+
+    def _mix(self, came: Came | None) -> None:
+        """All candidates meet rows that have come."""
+        if self.portfolio is None or came is None:
+            return
+        assert came.rows.labels is not None
+        target = targets(came.rows.labels, self.portfolio.loss)
+        for _ in self.portfolio.add(came.rows, came.clock, came.ticks, target):
+            pass
 
     def _save_model(self, state: State) -> None:
         """The model as it stands, without what is held back."""
         began = self.clock()
         if state.run.log.pages:
-            save(model_of(self.job, state.reading, self.names, state.run, state.scored), self.folder / MODEL)
+            save(self._model(state), self.folder / MODEL)
         self.unsaved = False
         self.pace[MODEL].saved(began)
 
+    def _model(self, state: State) -> Pluralistic:
+        reading, run, scored = state
+        return model_of(self.job, reading, self.names, run, scored, self.portfolio)
+
     def _save_state(self, state: State) -> None:
         began = self.clock()
-        write_state(self.folder, self.job, state.reading, self.names, state.run, state.scored)
+        write_state(self.folder, self.job, state, self.names, self.portfolio)
         self.pace[CHECKPOINT].saved(began)
 
     def _end(self, state: State, reader: Reader) -> dict[str, Any]:
@@ -186,14 +183,17 @@ class Training:
         last = reader.rest()
         if last is not None:
             state = self._learnt(state, last)
-        if (rows := reader.unscored()) is not None:
-            state = state._replace(scored=state.scored.add(state.run, rows))
-        reading, run, scored = state._replace(run=train.ended(state.run))
+        if (left := reader.unscored()) is not None:
+            self._mix(left)
+            state = state._replace(scored=state.scored.add(state.run, left.rows))
+        reading, run, scored = state = state._replace(run=train.ended(state.run))
         if not run.log.pages:
             raise ValueError("nothing was learnt: no row could be used, or no label has come yet")
+        if self.portfolio is not None and not self.job.label_delay:
+            self.portfolio.end()
         self._tell(1.0, "writing")
-        results = results_of(self.job, self.inputs, reading, self.names, run, scored)
-        save(model_of(self.job, reading, self.names, run, scored), self.folder / MODEL)
+        results = results_of(self.job, self.inputs, reading, self.names, run, scored, self.portfolio)
+        save(self._model(state), self.folder / MODEL)
         put_text(self.folder / VISITS, visits_table(self.job, reading, run))
         put_text(self.folder / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
         return results
@@ -204,6 +204,8 @@ class Training:
             return
         self.told = now
         loss = float("nan")
-        if self.state is not None and self.state.run.log.pages:
+        if self.portfolio is not None:
+            loss = self.portfolio.loss_so_far()
+        elif self.state is not None and self.state.run.log.pages:
             loss = self.state.run.progressive_loss()
         self.tell(News(share, self.learnt, now - self.began, loss, block, what))
