@@ -3,8 +3,6 @@
 import json
 import os
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +28,7 @@ from semicyclic.method.hedge import Prod
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.show.reading import reading
+from tests.pages import CHROMIUM, shown_width
 from tests.test_tweets import SAMPLE, needs_sample
 
 Array = npt.NDArray[Any]
@@ -520,42 +519,11 @@ def test_the_average_that_trails_is_said_to(folder: Path) -> None:
     assert "an end of that list" not in dict(reading(results))["Average or last iterate?"]
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 @pytest.mark.parametrize("width", [360, 1200])
 def test_the_report_fits_a_phone_and_a_desk(folder: Path, width: int, tmp_path: Path) -> None:
     """In a frame of that width: nothing reaches beyond it but tables, which scroll by themselves."""
-    frame = tmp_path / "frame.html"
-    page = (folder / "report.html").read_text()
-    probe = "<script>document.title = 'wide ' + document.documentElement.scrollWidth</script>"
-    frame.write_text(page.replace("</body>", probe + "</body>"))
-    outer = tmp_path / "outer.html"
-    outer.write_text(
-        f'<iframe id=f src="frame.html" style="border:0;width:{width}px;height:2000px"></iframe>'
-        "<script>f.onload = () => { document.title = f.contentDocument.title }</script>"
-    )
-    assert CHROMIUM is not None
-    done = subprocess.run(
-        [
-            CHROMIUM,
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--allow-file-access-from-files",
-            "--virtual-time-budget=8000",
-            "--dump-dom",
-            outer.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    found = re.search(r"<title>wide (\d+)</title>", done.stdout)
-    assert found, done.stdout[:500] + done.stderr[-500:]
-    assert int(found[1]) <= width
+    assert shown_width(folder / "report.html", width, tmp_path) <= width
 
 
 # ---------------------------------------------------------------------------- shown

@@ -36,6 +36,13 @@ def write_reproduction(out: Path, results: Results, pictures: Sequence[Picture])
     write_json(out / "results.json", results)
 
 
+def write_report(out: Path, results: Results, pictures: Sequence[Picture], text: str) -> None:
+    """Figures, a page and results; the results last."""
+    _write_pictures(out, pictures)
+    write(out / "report.html", text)
+    write_json(out / "results.json", results)
+
+
 def write_demo(out: Path, results: Results) -> None:
     """Figures, report and results of the demo; the results last."""
     pictures = draw_demo(results)

@@ -15,7 +15,7 @@ def page(template: str, **values: Any) -> str:
     from markupsafe import Markup
 
     folder = resources.files("semicyclic.show") / "templates"
-    names = ("base.html", "demo.html", "reproduce.html", "hard.html")
+    names = ("base.html", "demo.html", "reproduce.html", "hard.html", "backtest.html", "diagnose.html")
     texts = {name: (folder / name).read_text(encoding="utf-8") for name in names}
     environment = Environment(
         loader=DictLoader(texts),

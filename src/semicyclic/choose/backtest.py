@@ -1,0 +1,193 @@
+"""Would it have been right? Every candidate, the automatic choice and baselines over a stream that is past.
+
+Progressive: each row is answered with all that was known when it came. Forward: by models that were frozen
+at the last local midnight (or when the visit began), as they would have been used. Rows of the warm-up are
+learnt from and not scored.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.choose import baselines
+from semicyclic.choose.calendar import calendar_of
+from semicyclic.choose.form import fitting, form_of
+from semicyclic.choose.portfolio import QUESTIONS, Portfolio
+from semicyclic.choose.tally import Tally
+from semicyclic.method.edges import DAY
+from semicyclic.method.loss import LOGISTIC, Loss
+from semicyclic.method.rows import Rows
+from semicyclic.method.schedule import Schedule
+from semicyclic.method.zone import to_wall
+
+Array = npt.NDArray[Any]
+Tell = Callable[[float, str], None]
+
+AUTO = "auto"
+# Candidates with the step that a practitioner would try first, by what he calls them.
+PLAIN = {
+    "one SGD model": "single, adaptive 0.2, live",
+    "SGD with hour and weekday": "block as a feature, adaptive 0.2, live",
+    "one model per block": "separate, adaptive 0.2, live",
+}
+# The choice is looked at so often over the whole stream.
+LOOKS = 200
+LEAST = 64
+# Numbers are scaled by at least so many of the first.
+FEW = 100
+
+
+class Stream(NamedTuple):
+    """A stream that is past: rows in the order in which they came, and all that is known of them.
+
+    ticks: the times that tell their blocks; clock: when they came. target: labels as the loss wants them.
+    units: what a squared (or log) loss and an absolute error are multiplied by, to be the labels' own.
+    origin: the label that is learnt from as 0.
+    """
+
+    rows: Rows
+    ticks: Array
+    clock: Array
+    target: Array
+    loss: Loss
+    units: tuple[float, float] = (1.0, 1.0)
+    origin: float = 0.0
+
+    def scaled(self, rows: int) -> "Stream":
+        """Numbers as targets of mean 0 and spread 1 by the first rows alone: no later one is known."""
+        if self.loss.classes:
+            return self
+        y = self.target * self.units[1] + self.origin
+        first = y[: max(rows, FEW)]
+        origin, scale = float(first.mean()), float(first.std())
+        scale = scale if scale > 0 else 1.0
+        return self._replace(target=(y - origin) / scale, units=(scale**2, scale), origin=origin)
+
+    def last(self, count: int) -> "Stream":
+        """The last rows of it."""
+        part = slice(max(len(self.clock) - count, 0), len(self.clock))
+        held = self.rows[part], self.ticks[part], self.clock[part], self.target[part]
+        return Stream(*held, self.loss, self.units, self.origin)
+
+
+class Look(NamedTuple):
+    """The weights of candidates at one moment, mean over slots."""
+
+    clock: int
+    weights: Array
+
+
+class Backtest(NamedTuple):
+    """What came of it: by question the tally of all, and looks at the choice.
+
+    names: of candidates, then "auto", then baselines; the tallies' order. cycles: their numbers.
+    """
+
+    names: tuple[str, ...]
+    candidates: int
+    tallies: Mapping[str, Tally]
+    looks: Mapping[str, list[Look]]
+    cycles: Array
+    warm_up: int
+    portfolio: Portfolio
+
+
+# Other answers to the same questions: of a stream and what is known at each row the scores [rows, C].
+Peer = Callable[[Stream, Array], Array]
+
+
+def backtest(
+    stream: Stream,
+    schedule: Schedule,
+    *,
+    delay: int = 0,
+    freeze: str = "day",
+    warm_up: int = 0,
+    peers: Mapping[str, Peer] | None = None,
+    memory: int = 4 * 10**9,
+    tell: Tell | None = None,
+) -> Backtest:
+    """Ask all candidates, their mixture and baselines what they would have answered.
+
+    Numbers should be `scaled` by the warm-up. memory: bytes that candidates may use.
+    """
+    say = tell or (lambda _, __: None)
+    calendar = calendar_of(schedule)
+    late = bool((stream.clock != stream.ticks).any())
+    loss, width = stream.loss, stream.rows.width
+    form, room = fitting(form_of(calendar), loss.outputs, width, memory)
+    portfolio = Portfolio(form, loss, width, delay=delay, freeze=freeze, apart=late, room=room)
+    count = len(stream.clock)
+    cycle = _cycles(stream.ticks, schedule)
+    block = schedule.place(stream.ticks).block
+    known = _known(portfolio, stream, schedule, delay)
+    others = {name: baselines.simple(stream.loss, stream.target, block, known[name]) for name in QUESTIONS}
+    for name, peer in (peers or {}).items():
+        for question in QUESTIONS:
+            say(0.0, f"{name}, {question}")
+            others[question][name] = peer(stream, known[question])
+    plain = {name: portfolio.names.index(of) for name, of in PLAIN.items() if of in portfolio.names}
+    names = (*portfolio.names, AUTO, *others[QUESTIONS[0]], *plain)
+    numbers, index = np.unique(cycle, return_inverse=True)
+    sizes, odds = (schedule.blocks, len(numbers), len(names)), _odds(stream, warm_up)
+    tallies = {name: Tally.none(*sizes, loss, odds) for name in QUESTIONS}
+    looks: dict[str, list[Look]] = {name: [] for name in QUESTIONS}
+    step = max(LEAST, count // LOOKS)
+    for start in range(0, count, step):
+        part = slice(start, min(start + step, count))
+        for answers in portfolio.add(
+            stream.rows[part], stream.clock[part], stream.ticks[part], stream.target[part]
+        ):
+            rows = slice(answers.first, answers.first + len(answers.progressive))
+            scored = slice(max(rows.start, warm_up), rows.stop)
+            if scored.start >= scored.stop:
+                continue
+            own = slice(scored.start - rows.start, None)
+            for name, candidates, auto in (
+                ("progressive", answers.progressive, answers.progressive_auto),
+                ("forward", answers.forward, answers.forward_auto),
+            ):
+                beside = [each[scored] for each in others[name].values()]
+                score = np.concatenate(
+                    [
+                        candidates[own],
+                        auto[own][:, None],
+                        *(each[:, None].astype(np.float32) for each in beside),
+                        candidates[own][:, list(plain.values())],
+                    ],
+                    axis=1,
+                )
+                tallies[name].add(stream.loss, score, stream.target[scored], block[scored], index[scored])
+        for name in QUESTIONS:
+            looks[name].append(Look(int(stream.clock[part.stop - 1]), portfolio.weights(name).mean(axis=0)))
+        say(part.stop / count, "walking through the rows")
+    portfolio.end()
+    return Backtest(names, portfolio.form.size, tallies, looks, numbers, warm_up, portfolio)
+
+
+def _odds(stream: Stream, warm_up: int) -> float:
+    """The log odds around which scores will lie, of two classes."""
+    if stream.loss.code != LOGISTIC:
+        return 0.0
+    share = (float((stream.target[:warm_up] > 0).sum()) + 1.0) / (warm_up + 2.0)
+    return float(np.log(share / (1.0 - share)))
+
+
+def _cycles(ticks: Array, schedule: Schedule) -> Array:
+    """The cycle of each row; of short ones the local day."""
+    if schedule.period >= DAY:
+        return schedule.place(ticks).cycle
+    return np.asarray(to_wall(schedule.zone, ticks) // DAY)
+
+
+def _known(portfolio: Portfolio, stream: Stream, schedule: Schedule, delay: int) -> dict[str, Array]:
+    """How many labels were known when each row came, and when the models that answer it were frozen."""
+    cycle = schedule.place(stream.ticks).cycle
+    fine = portfolio.form.calendar.place(stream.ticks)
+    dawn = portfolio.dawns(stream.clock, cycle, fine, schedule.zone)
+    return {
+        "progressive": baselines.known_before(stream.clock, stream.clock, delay),
+        "forward": baselines.known_before(stream.clock, dawn, delay),
+    }
