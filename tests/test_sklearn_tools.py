@@ -184,7 +184,7 @@ def test_voting(data: Any) -> None:
     X, y, X_test, y_test = halves(data)
     members = [
         ("one", make_pipeline(prepared(), estimator())),
-        ("two", make_pipeline(prepared(), estimator(passes=2))),
+        ("two", make_pipeline(prepared(), estimator(method="hedged", passes=2))),
     ]
     for voting in ("hard", "soft"):
         check(scores(VotingClassifier(members, voting=voting).fit(X, y), X_test, y_test))

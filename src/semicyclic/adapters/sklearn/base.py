@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
 from semicyclic.adapters.sklearn.fitted import Fitted, check_average
-from semicyclic.adapters.sklearn.how import Given, How
+from semicyclic.adapters.sklearn.how import AUTO, Given, How
 from semicyclic.adapters.sklearn.inputs import UNLABELLED, column_of, features_of, others, told
 from semicyclic.adapters.sklearn.learning import learn_all, learn_more
 from semicyclic.adapters.sklearn.places import MISSING, Where, check_known
@@ -32,8 +32,9 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
     # --------------------------------------------------------------------- learning
 
     def _check_settings(self) -> None:
-        if not isinstance(self.method, str) or self.method not in METHODS:
-            raise ValueError(f"method={self.method!r}: choose one of {', '.join(METHODS)}")
+        known = (AUTO, *METHODS)
+        if not isinstance(self.method, str) or self.method not in known:
+            raise ValueError(f"method={self.method!r}: choose one of {', '.join(known)}")
         if self.missing not in ("raise", "consensus"):
             raise ValueError(f"missing={self.missing!r}: choose 'raise' or 'consensus'")
         if self.time_column is not None and self.block_column is not None:

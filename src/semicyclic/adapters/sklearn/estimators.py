@@ -58,7 +58,9 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
     zone : str, default=None
         The time zone of the schedule, where that is a text, and of times that name none. Unless given, that
         of a schedule, or the one that the times name, or UTC.
-    method : {"hedged", "pluralistic", "separate", "residual", "consensus"}, default="hedged"
+    method : {"auto", "hedged", "pluralistic", "separate", "residual", "consensus"}, default="auto"
+        Hundreds of candidates in one pass, mixed in each block by what they lost lately (auto; it goes
+        by time, and step_size, batch_size, average, passes and shuffle_within_blocks are for the others).
         One chain with a mean for each block (pluralistic), a chain for each block (separate), a shared
         chain and a difference for each block (residual), one model for all (consensus); or both of the
         first two, hedged in each block.
@@ -107,7 +109,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         block_column: str | int | None = None,
         schedule: Any = None,
         zone: str | None = None,
-        method: str = "hedged",
+        method: str = "auto",
         loss: Any = "logistic",
         step_size: Any = "adaptive",
         batch_size: int = 4,
@@ -268,7 +270,7 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
         block_column: str | int | None = None,
         schedule: Any = None,
         zone: str | None = None,
-        method: str = "hedged",
+        method: str = "auto",
         loss: Any = "squared",
         step_size: Any = "adaptive",
         batch_size: int = 4,

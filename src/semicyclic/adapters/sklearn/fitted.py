@@ -1,6 +1,7 @@
 """What a fitted estimator holds: a run, and the models read out of it when they are first asked for."""
 
 import warnings
+from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.how import How
 from semicyclic.adapters.sklearn.places import Calendar
+from semicyclic.choose.portfolio import Portfolio
 from semicyclic.method import train
 from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.model import Pluralistic
@@ -36,11 +38,21 @@ class Fitted:
     how: what the run was learnt by.
     latest: the time of the last row, in microseconds since 1970.
     sample: some of the rows it has learnt from last.
+    portfolio: all candidates, where the method is auto.
     """
 
-    def __init__(self, run: Run, calendar: Calendar, how: How, *, latest: float, sample: Rows) -> None:
+    def __init__(
+        self,
+        run: Run,
+        calendar: Calendar,
+        how: How,
+        *,
+        latest: float,
+        sample: Rows,
+        portfolio: Portfolio | None = None,
+    ) -> None:
         self.run, self.calendar, self.how = run, calendar, how
-        self.latest, self.sample = latest, sample
+        self.latest, self.sample, self.portfolio = latest, sample, portfolio
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the log of visits, where no read-out needs it: it may be a hundred times the models."""
@@ -56,7 +68,9 @@ class Fitted:
 
     @cached_property
     def model(self) -> Pluralistic:
-        """The read-out that was asked for; a block without rows has the consensus."""
+        """The read-out that was asked for, or the mixture; a block without rows has the consensus."""
+        if self.portfolio is not None:
+            return self._mixture(self.portfolio)
         run, average = self.run_by_now, self.how.average
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*were never visited")
@@ -66,6 +80,19 @@ class Fitted:
                 return run.last()
             cycles = len(np.unique(run.log.table().cycle))
             return run.tail(max(cycles // 2, 1) if average == "tail" else int(average))
+
+    def _mixture(self, portfolio: Portfolio) -> Pluralistic:
+        if portfolio.waiting is not None and portfolio.waiting.size:
+            portfolio = deepcopy(portfolio)
+            portfolio.end()
+        kind = self.sample.values.dtype
+        weights, run = portfolio.model_weights().astype(kind), self.run_by_now
+        unseen = np.flatnonzero(self.share == 0)
+        if len(unseen):
+            weights[unseen] = np.tensordot(self.share.astype(kind), weights, axes=1)
+        about = {"read_out": "auto", "rows": portfolio.rows, "chosen": portfolio.chosen()}
+        codes = run.classes
+        return Pluralistic(weights, run.schedule, run.loss, codes, tuple(unseen.tolist()), None, about)
 
     @cached_property
     def share(self) -> Array:

@@ -7,12 +7,16 @@ import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.places import Placed, Where
 from semicyclic.method import step as steps
+from semicyclic.method import train
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
+from semicyclic.method.run import Run
 from semicyclic.method.step import RATE, Step
 
 Array = npt.NDArray[Any]
 
+# The method that tries all, and mixes what has been best lately.
+AUTO = "auto"
 # What read-outs of single cycles may keep.
 RECORDS = 2 * 2**30
 
@@ -29,9 +33,16 @@ class How(NamedTuple):
     schedule: Any
     zone: str | None
 
+    def train(self, *data: Any, **settings: Any) -> Run:
+        """By the method's name. Beside candidates one chain is run, for what is not of any model."""
+        run: Run = getattr(train, "pluralistic" if self.method == AUTO else self.method)(*data, **settings)
+        return run
+
     def settings(self) -> dict[str, Any]:
         """As `train` takes them."""
-        how: dict[str, Any] = {"step_size": step_of(self.step_size)}
+        step = step_of(self.step_size)
+        # The chain beside the candidates is the same whatever is set for the other methods.
+        how: dict[str, Any] = {"step_size": step_of("adaptive") if self.method == AUTO else step}
         return how if self.average in ("mean", "last") else {**how, "memory": RECORDS}
 
 

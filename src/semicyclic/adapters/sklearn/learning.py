@@ -1,5 +1,6 @@
 """From rows to a run: all of them at once, or as they come."""
 
+from copy import deepcopy
 from math import inf
 from typing import Any
 
@@ -7,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.fitted import Fitted, sample_of
-from semicyclic.adapters.sklearn.how import Given, How
+from semicyclic.adapters.sklearn.how import AUTO, Given, How
 from semicyclic.adapters.sklearn.order import order_of
 from semicyclic.adapters.sklearn.places import Calendar, Placed, calendar_of, check_known
 from semicyclic.adapters.sklearn.remarks import say_what_is_unseen, say_what_may_be_wrong
+from semicyclic.choose.calendar import calendar_of as times_of
+from semicyclic.choose.form import form_of
+from semicyclic.choose.portfolio import Portfolio, targets
 from semicyclic.method import train
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import nothing, pack
@@ -23,6 +27,8 @@ Array = npt.NDArray[Any]
 # A mean of each block is kept up to date where that costs at most so much per cell of the rows, and
 # beyond so many pages of records they are folded.
 KEPT, FREE, PAGES = 16, 1 << 20, 64
+# Rows of a cycle where there is none.
+CYCLE = 32
 
 
 def learn_all(how: How, given: Given, *, passes: int, rng: np.random.Generator | None) -> Fitted:
@@ -34,6 +40,13 @@ def learn_all(how: How, given: Given, *, passes: int, rng: np.random.Generator |
     say_what_may_be_wrong(how, given, sample)
     cycle, block = rows.place(calendar.schedule)
     rows.cycle = cycle
+    portfolio = None
+    if how.method == AUTO:
+        if passes != 1:
+            raise ValueError(f"passes={passes}: method='auto' makes one pass, in the order of time")
+        rng = None
+        portfolio = _met(_portfolio(how, given, calendar, rows), given.loss, _by_time(rows, placed.ticks))
+        portfolio.end()
     order = order_of(placed.ticks, (cycle, block), passes=passes, rng=rng)
     packed = pack(
         rows,
@@ -44,10 +57,10 @@ def learn_all(how: How, given: Given, *, passes: int, rng: np.random.Generator |
         order=order,
     )
     running = _is_cheap(len(packed.layout.block), rows, given.loss)
-    run = getattr(train, how.method)(packed, running=running, **how.settings())
+    run = how.train(packed, running=running, **how.settings())
     say_what_is_unseen(calendar, placed, np.bincount(block, rows.weight, calendar.blocks))
     latest = -inf if placed.ticks is None else int(placed.ticks.max())
-    return Fitted(run, calendar, how, latest=latest, sample=sample)
+    return Fitted(run, calendar, how, latest=latest, sample=sample, portfolio=portfolio)
 
 
 def learn_more(how: How, given: Given, fitted: Fitted | None) -> Fitted:
@@ -71,8 +84,7 @@ def learn_more(how: How, given: Given, fitted: Fitted | None) -> Fitted:
                 "without a zone go back when clocks do)"
             )
         latest = int(placed.ticks.max())
-        if (np.diff(placed.ticks) < 0).any():
-            rows = rows[np.argsort(placed.ticks, kind="stable")]
+    rows, ticks = _by_time(rows, placed.ticks)
     sample = sample_of(rows)
     if fitted is None:
         say_what_may_be_wrong(how, given, sample)
@@ -81,8 +93,47 @@ def learn_more(how: How, given: Given, fitted: Fitted | None) -> Fitted:
         run = fitted.run
         if len(run.log.pages) > PAGES * run.log.experts and how.average in ("mean", "last"):
             run = run.folded()
+    portfolio = None
+    if how.method == AUTO:
+        before = None if fitted is None else fitted.portfolio
+        portfolio = _portfolio(how, given, calendar, rows) if before is None else deepcopy(before)
+        _met(portfolio, given.loss, (rows, ticks))
     run = train.more(run, rows, ended=False)
-    return Fitted(run, calendar, how, latest=latest, sample=sample)
+    return Fitted(run, calendar, how, latest=latest, sample=sample, portfolio=portfolio)
+
+
+def _by_time(rows: Rows, ticks: Array | None) -> tuple[Rows, Array | None]:
+    """Rows in the order of time, and their times."""
+    if ticks is None or not (np.diff(ticks) < 0).any():
+        return rows, ticks
+    order = np.argsort(ticks, kind="stable")
+    return rows[order], ticks[order]
+
+
+def _portfolio(how: How, given: Given, calendar: Calendar, rows: Rows) -> Portfolio:
+    """All candidates, which have learnt nothing yet."""
+    form = form_of(times_of(calendar.schedule, weekly=False), intercept=how.fit_intercept)
+    return Portfolio(form, given.loss, rows.width, intercept=how.fit_intercept, apart=True)
+
+
+def _met(portfolio: Portfolio, loss: Loss, came: tuple[Rows, Array | None]) -> Portfolio:
+    """The same, when rows have come."""
+    rows, ticks = came
+    assert rows.labels is not None
+    count = portfolio.rows + np.arange(len(rows))
+    clock = count if ticks is None else ticks
+    if ticks is None and portfolio.form.calendar.blocks > 1 and rows.cycle is None:
+        # A cycle ends where the number of the block falls, and not where a call ends.
+        cycle, block = rows.place(portfolio.form.calendar.schedule)
+        if portfolio.rows:
+            cycle = cycle + portfolio.last[0] + int(block[0] < portfolio.block)
+        rows = rows.placed(block, cycle)
+    if ticks is None and portfolio.form.calendar.blocks == 1:
+        # Nothing tells a rhythm: so many rows are called a cycle, at whose end candidates are judged.
+        rows = rows.placed(np.zeros(len(rows), np.int64), count // CYCLE)
+    for _ in portfolio.add(rows, clock, None, targets(rows.labels, loss)):
+        pass
+    return portfolio
 
 
 def _first_run(how: How, given: Given, calendar: Calendar, rows: Rows) -> Run:
@@ -97,8 +148,7 @@ def _first_run(how: How, given: Given, calendar: Calendar, rows: Rows) -> Run:
         dtype=given.X.dtype,
     )
     running = _is_cheap(len(visits(*rows.place(calendar.schedule)).block), rows, given.loss)
-    run: Run = getattr(train, how.method)(empty, running=running, **how.settings())
-    return run
+    return how.train(empty, running=running, **how.settings())
 
 
 def _is_cheap(count: int, rows: Rows, loss: Loss) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.adapters.sklearn.how import Given, How
+from semicyclic.adapters.sklearn.how import AUTO, Given, How
 from semicyclic.adapters.sklearn.places import Calendar, Placed
 from semicyclic.method.rows import Rows
 from semicyclic.method.step import RATE
@@ -34,6 +34,8 @@ def say_what_may_be_wrong(how: How, given: Given, some: Rows) -> None:
             "are sized for features around 1. Scale them first, as by StandardScaler in a ColumnTransformer "
             "that passes the time through"
         )
+    if how.method == AUTO:
+        return  # among its steps there are some for any size
     size = _typical(some)
     # Of a few rows nobody knows what is typical.
     if 0.0 < size < SMALL and len(some) >= ENOUGH:
