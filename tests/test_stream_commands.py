@@ -79,8 +79,9 @@ def test_predictions_are_those_of_the_model(trained: Path, tmp_path: Path, form:
     rows = rows_of(3000, days=8)
     new = sc.read(trained / "rows.csv", like=model)
     chance = model.predict(new)
-    block = sc.Schedule.daily(6).locate([row["at"] for row in rows]).block
-    labels = sc.Schedule.daily(6).labels
+    assert isinstance(model.schedule, sc.Schedule)
+    block = model.schedule.locate([row["at"] for row in rows]).block
+    labels = model.schedule.labels
     assert len(found) == len(rows)
     for k in range(0, 3000, 97):
         assert float(found[k]["probability"]) == pytest.approx(float(chance[k]), abs=1e-6)
@@ -96,7 +97,10 @@ def test_every_loss_has_its_answers(tmp_path: Path, capsysbinary: pytest.Capture
     cases = {
         "many": ((), ["block", "prediction", "probability"]),
         "number": (("--loss", "absolute"), ["block", "prediction"]),
-        "two": (("--loss", "hinge", "--step-size", ".1"), ["block", "prediction", "score"]),
+        "two": (
+            ("--loss", "hinge", "--method", "hedged", "--step-size", ".1"),
+            ["block", "prediction", "score"],
+        ),
         "boolean": ((), ["block", "prediction", "probability"]),
     }
     for label, (more, columns) in cases.items():
@@ -162,7 +166,10 @@ def test_a_model_from_python_answers_files_too(trained: Path, tmp_path: Path) ->
 def test_inspect_tells_programs_everything(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert here("inspect", str(trained / "run"), "--json", "--top", "4") == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["blocks"] == list(sc.Schedule.daily(6).labels)
+    assert found["progressive"]["blocks"] == list(sc.Schedule.daily(6).labels)
+    assert len(found["blocks"]) == 6 * 7
+    assert found["provenance"]["chosen"]["candidates"] >= 40
+    assert set(found["provenance"]["chosen"]["blocks"]) == set(found["progressive"]["blocks"])
     assert found["classes"] == ["no", "yes"]
     assert len(found["progressive"]["margin"]) == 6
     assert found["provenance"]["rows"]["used"] == 3000
@@ -229,6 +236,10 @@ def test_progress_is_shown_on_a_terminal(
         ),
         (("train", "ROWS", *TRAIN, "--out", "o", "--loss", "cubic"), "unknown loss 'cubic'"),
         (("train", "ROWS", *TRAIN, "--out", "o", "--batch-size", "0"), "--batch-size 0: must be at least 1"),
+        (
+            ("train", "ROWS", *TRAIN, "--out", "o", "--read-out", "last"),
+            "--read-out last: --method auto tries",
+        ),
         (("train", "ROWS", *TRAIN, "--out", "o", "--bins", "0"), "--bins 0: must be from 1 to 1000"),
         (("train", "ROWS", *TRAIN, "--out", "o", "--bits", "40"), "--bits 40: must be from 4 to 24"),
         (
@@ -352,9 +363,17 @@ def test_the_demo_finds_what_the_paper_proves_and_says_where_it_ends(shown: Path
     assert min(data["by_block"]["share"]) >= 0.01
     assert data["rows"] == 327_346
     assert results["training"]["rows"]["read"] == 336_776
-    assert sc.load(shown / "model" / MODEL).blocks == 6
+    # Six blocks, of which the last reaches into the next day, on each of seven days.
+    assert sc.load(shown / "model" / MODEL).blocks == 7 * 7
+    questions = results["questions"]
+    assert len(questions["answers"]) == 4
+    for key in ("progressive", "walk_forward"):
+        held = questions["scores"][key]
+        assert held["auto"]["log_loss"] < 1.01 * held["best"]["log_loss"]
+    for name in ("diagnose", "backtest"):
+        assert (shown / name / "report.html").is_file()
     page = (shown / "report.html").read_text()
-    assert "Why not just add the hour as a feature?" in page
+    assert "why not just add the hour as a feature?" in page
     assert f"{paper['pluralistic']:.4f}" in page
     assert "http" not in re.sub(
         r"http://www\.w3\.org\S*|http://purl\.org\S*|http://creativecommons\S*", "", page

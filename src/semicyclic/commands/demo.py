@@ -30,8 +30,9 @@ def demo(
     """Learn which flights will be late, for every block of the day, and report on it.
 
     All flights from New York in 2013, which are part of the package. First the paper's approaches as the
-    paper compares them, then the same rows in the order of time, then a model trained and saved as
-    `semicyclic train` does it. Writes report.html, its figures, results.json and the folder model.
+    paper compares them, then the same rows in the order of time. Then three questions: does the rhythm hurt
+    (`diagnose`), what should be deployed (`train`), was it right (`backtest`)? Writes report.html, its
+    figures, results.json, and the folders model, diagnose and backtest.
 
     Example: semicyclic demo --out demo
     """
@@ -58,18 +59,20 @@ def demo(
             data = flights.load(schedule)
             # The hedge, whose kernel takes longest to compile, comes when the training beside has done that.
             first = [name for name in flights.PAPER if name != "hedged"]
-            paper = flights.paper_losses(data, first, **how, tell=_part(tell, 0.1, 0.4))
+            paper = flights.paper_losses(data, first, **how, tell=_part(tell, 0.1, 0.35))
             calendar = flights.calendar_losses(
-                data, {*flights.CALENDAR} - {"hedged"}, tell=_part(tell, 0.4, 0.7)
+                data, {*flights.CALENDAR} - {"hedged"}, tell=_part(tell, 0.35, 0.55)
             )
-            tell(0.7, "training a model")
+            tell(0.55, "training a model")
             training, model = trained()
-        paper |= flights.paper_losses(data, ["hedged"], **how, tell=_part(tell, 0.75, 0.85))
-        calendar |= flights.calendar_losses(data, ["hedged"], tell=_part(tell, 0.85, 0.95))
+        paper |= flights.paper_losses(data, ["hedged"], **how, tell=_part(tell, 0.55, 0.6))
+        calendar |= flights.calendar_losses(data, ["hedged"], tell=_part(tell, 0.6, 0.65))
+        questions = _questions(out, seed, _part(tell, 0.65, 0.95))
         results = {
             "data": flights.about(data),
             "paper": flights.paper_results(data, paper, seed=seed),
             "calendar": flights.calendar_results(data, calendar),
+            "questions": questions,
             "training": training,
             "model": model,
             "versions": versions(),
@@ -77,9 +80,60 @@ def demo(
         tell(0.95, "drawing")
         write_demo(out, results)
     console.print(summary(results))
+    for question, answer in questions["answers"].items():
+        console.print(f"{question} {answer}", highlight=False, soft_wrap=True, markup=False)
     console.print(
         f"{time.perf_counter() - started:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True
     )
+
+
+def _questions(out: Path, seed: int, tell: "Tell") -> dict[str, Any]:
+    """`semicyclic diagnose` and `semicyclic backtest` on the same file, from one walk through it."""
+    from semicyclic.choose.backtest import backtest
+    from semicyclic.commands.asked import Columns, collected, warm_up
+    from semicyclic.commands.questions import diagnosis, judgement
+    from semicyclic.experiments.flights import ZONE, data_path
+    from semicyclic.show import backtest as show_backtest
+    from semicyclic.show import diagnose as show_diagnose
+
+    told = {"files": [data_path()], "when": ["when"], "label": "late", "zone": ZONE, "schedule": "daily:24"}
+    asked = collected(
+        {**told, "columns": Columns(lateness="1d")}, lambda share, what: tell(0.2 * share, what)
+    )
+    how: dict[str, Any] = {"delay": 0, "freeze": "day", "warm_up": warm_up("30%", asked[2].clock)}
+    walked = backtest(
+        asked[2], asked[0].schedule, **how, tell=lambda share, what: tell(0.2 + 0.5 * share, what)
+    )
+    tell(0.7, "looking for rhythms")
+    found = diagnosis(asked, walked, asked[2].units, delay=0, seed=seed)
+    held = judgement(asked, walked, **how)
+    tell(0.9, "drawing")
+    for name, write, results in (
+        ("diagnose", show_diagnose.write, found),
+        ("backtest", show_backtest.write, held),
+    ):
+        (out / name).mkdir(exist_ok=True)
+        write(out / name, results)
+    explained, said = show_diagnose.words(found), show_backtest.words(held)
+    return {
+        "verdict": found["verdict"],
+        "scores": {
+            key: {
+                "auto": held[key]["auto"],
+                "best": held[key]["candidates"][held[key]["best"]],
+                "baselines": held[key]["baselines"],
+            }
+            for key in ("progressive", "walk_forward")
+        },
+        "answers": {
+            "Does the rhythm hurt?": f"{explained[0]} {explained[3]}",
+            "What should be deployed?": explained[2],
+            "Was it right?": " ".join(said[:3]),
+            "And why not just add the hour as a feature?": said[3].removeprefix(
+                "Why not just add the hour and the weekday as features? "
+            ),
+        },
+    }
 
 
 def _part(tell: "Tell", low: float, high: float) -> "Tell":
@@ -100,7 +154,7 @@ def _training(
         shutil.rmtree(out)  # a model of an earlier demo
     starts = ",".join(str(start // 3_600_000_000) for start in schedule.starts)
     words = ["train", data_path(), "--when", "when", "--label", "late", "--zone", ZONE, "--schedule"]
-    words += [f"daily:{starts}", "--method", "hedged", "--label-delay", "1d", "--out", str(out)]
+    words += [f"daily:{starts}", "--label-delay", "1d", "--out", str(out)]
     beside = subprocess.Popen(
         [sys.executable, "-m", "semicyclic", *words],
         stdout=subprocess.DEVNULL,
