@@ -30,6 +30,9 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "checkpoint": files.checkpoint,
     "predict": files.predict,
     "stream-memory": files.stream_memory,
+    "auto": files.auto,
+    "auto-memory": files.auto_memory,
+    "what-if": files.what_if,
     "sk-fit": estimators.sk_fit,
     "sk-predict": estimators.sk_predict,
 }

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,14 @@ import pyarrow.parquet as pq
 from benchmarks.timing import Figure, at_least, at_most, beside
 from semicyclic.data.columns import Wish
 from semicyclic.data.inputs import Inputs
+from semicyclic.method.loss import by_name
 from semicyclic.method.schedule import Schedule
 from semicyclic.store.modelfile import load
 from semicyclic.stream.job import Job
 from semicyclic.stream.predicting import answers, opened
 from semicyclic.stream.training import Training
+from semicyclic.stream.whatif import Wanted, model_for
+from semicyclic.stream.whatif import opened as opened_log
 
 ROWS, DAYS = 5_000_000, 30
 NUMBERS = [f"n{k}" for k in range(6)]
@@ -80,9 +84,9 @@ def _room() -> Iterator[Path]:
         yield Path(place)
 
 
-def _train(files: list[Path], *, checkpoints: bool = True, out: Path | None = None) -> None:
+def _train(files: list[Path], *, job: Job = JOB, checkpoints: bool = True, out: Path | None = None) -> None:
     with _room() as place:
-        Training(JOB, Inputs([*files]), out or place, lambda _: None, checkpoints=checkpoints).go(
+        Training(job, Inputs([*files]), out or place, lambda _: None, checkpoints=checkpoints).go(
             resume=False
         )
 
@@ -151,24 +155,88 @@ def stream_train() -> list[Figure]:
     ]
 
 
+def auto() -> list[Figure]:
+    """The same 5 M rows with all candidates, against one fixed chain, taking turns."""
+    path = _folder() / "0.parquet"
+    everything = replace(JOB, method="auto")
+    with _room() as place:
+        pq.write_table(_table(20_000), place / "few.parquet")
+        for job in (JOB, everything):
+            _train([place / "few.parquet"], job=job)  # compiles
+    one, all_of_them = [], []
+    for _ in range(2):
+        one.append(_timed(lambda: _train([path])))
+        all_of_them.append(_timed(lambda: _train([path], job=everything)))
+    count = everything.portfolio(1 << 12, by_name("logistic")).form.size
+    return [
+        at_most("auto / one chain", min(all_of_them) / min(one), 6.0),
+        at_least("candidates", count, 40),
+        beside("rows a second", ROWS / min(all_of_them)),
+    ]
+
+
+def auto_memory() -> list[Figure]:
+    """Peak memory of `train --method auto` on 5 M rows, for several limits."""
+    found = []
+    for limit in (0.5, 1.0):
+        with _room() as place:
+            words = ["train", str(_folder() / "0.parquet"), "--when", "when", "--label", "y"]
+            words += ["--method", "auto", "--memory", f"{limit}GB", "--out", str(place / "out")]
+            found.append(at_most(f"peak / --memory {limit}GB", _peak(words) / limit, 1.0))
+    return found
+
+
+def what_if() -> list[Figure]:
+    """A year of hourly visits: read the log, six models of other blocks and read-outs."""
+    job = replace(JOB, schedule=Schedule.daily(24), bits=12, memory=4 * 10**9)
+    with _room() as place:
+        rng = np.random.default_rng(0)
+        count = 8760 * 20
+        table = pa.table(
+            {
+                "when": 1_672_531_200 + np.sort(rng.integers(0, 365 * 86_400, count)),
+                "a": rng.normal(size=count),
+                "c": pa.array([f"v{k}" for k in range(300)]).take(pa.array(rng.integers(0, 300, count))),
+                "y": pa.array(["no", "yes"]).take(pa.array(rng.integers(0, 2, count))),
+            }
+        )
+        pq.write_table(table, place / "rows.parquet")
+        (place / "run").mkdir()
+        Training(job, Inputs([place / "rows.parquet"]), place / "run", lambda _: None).go(resume=False)
+        wanted = [Wanted(blocks, how) for blocks in (24, 6, 1) for how in ("tail", "fading")]
+        times = []
+        for _ in range(3):
+            began = time.perf_counter()
+            log = opened_log(place / "run")
+            for each in wanted:
+                model_for(log, each)
+            times.append(time.perf_counter() - began)
+        return [at_most("seconds for six models", min(times), 2.0), beside("cycles kept", float(log.cycles))]
+
+
+def _peak(words: list[str]) -> float:
+    """The peak memory of a command, in GB."""
+    # A process of its own starts it: one that is forked from here would inherit our peak.
+    code = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=-3); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    words = [sys.executable, "-c", code, sys.executable, "-m", "semicyclic", *words]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout) / 1e6
+
+
 def stream_memory() -> list[Figure]:
     """Peak memory of the command, of 5 and of 20 M rows."""
     peaks = []
     for months in (1, 4):
         with _room() as place:
             files = [str(_folder() / f"{month}.parquet") for month in range(months)]
-            words = ["train", *files, "--when", "when", "--label", "y", "--out", str(place / "out")]
-            # A process of its own starts it: one that is forked from here would inherit our peak.
-            code = (
-                "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=-3); "
-                "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-            )
-            words = [sys.executable, "-c", code, sys.executable, "-m", "semicyclic", *words]
-            peak = int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+            words = ["train", *files, "--when", "when", "--label", "y", "--method", "hedged"]
+            peak = _peak([*words, "--out", str(place / "out")])
             rows = json.loads((place / "out" / "results.json").read_text())["rows"]
             if rows["used"] != months * ROWS:
                 raise RuntimeError(f"not all rows were used: {rows}")
-            peaks.append(peak / 1e6)
+            peaks.append(peak)
     return [
         at_most("peak of 20 M rows, GB", peaks[1], 1.0),
         at_most("peak of 20 M rows / peak of 5 M rows", peaks[1] / peaks[0], 1.1),
