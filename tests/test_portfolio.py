@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 import semicyclic as sc
 from semicyclic.choose import portfolio as portfolio_
+from semicyclic.choose.arrivals import targets
 from semicyclic.choose.calendar import calendar_of
 from semicyclic.choose.form import KINDS, LANES, RATES, SHARES, form_of
-from semicyclic.choose.portfolio import Portfolio, targets
+from semicyclic.choose.mixture import model_weights, weights_of
+from semicyclic.choose.portfolio import Portfolio
 from semicyclic.experiments import regimes
 from semicyclic.method import loss as losses
 from semicyclic.method import train
@@ -169,7 +171,7 @@ def test_walking_forward_is_answering_by_models_of_the_last_midnight() -> None:
         alone, _ = run_through(rows[before], schedule, losses.logistic)
         alone.end()
         if alone.question == "forward":
-            model = sc.Pluralistic(alone.model_weights(), alone.form.calendar.fine, losses.logistic)
+            model = sc.Pluralistic(model_weights(alone), alone.form.calendar.model, losses.logistic)
             assert np.allclose(model.score(later), mixed[now], atol=2e-3)
 
 
@@ -197,7 +199,7 @@ def test_however_rows_are_cut_they_are_met_alike(seed: int, sizes: list[int], de
         assert np.array_equal(joined(found, name), joined(answers, name)), name
     whole.end()
     parts.end()
-    assert np.array_equal(whole.model_weights(), parts.model_weights())
+    assert np.array_equal(model_weights(whole), model_weights(parts))
 
 
 def test_asked_seldom_it_is_cut_alike_and_chooses_about_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,12 +218,12 @@ def test_asked_seldom_it_is_cut_alike_and_chooses_about_the_same(monkeypatch: py
             pass
     whole.end()
     parts.end()
-    assert np.array_equal(whole.model_weights(), parts.model_weights())
+    assert np.array_equal(model_weights(whole), model_weights(parts))
     often, _ = run_through(rows, schedule, losses.logistic)
     often.end()
     for one, other in zip(whole.parts, often.parts, strict=True):
         assert np.array_equal(one.state.vectors, other.state.vectors)
-    first, second = whole.model_weights(), often.model_weights()
+    first, second = model_weights(whole), model_weights(often)
     assert np.abs(first - second).max() < 0.25 * np.abs(second).max()
 
 
@@ -238,7 +240,7 @@ def test_kept_and_restored_it_goes_on_as_if_nothing_had_happened() -> None:
     target = targets(rows.labels[left].astype(float), losses.logistic)
     after = list(second.add(rows[left], rows.when[left], rows.when[left], target))
     assert np.array_equal(joined(before + after, "forward_auto"), joined(answers, "forward_auto"))
-    assert np.array_equal(second.model_weights(), whole.model_weights())
+    assert np.array_equal(model_weights(second), model_weights(whole))
 
 
 # ------------------------------------------------------------------------------------- no leaks
@@ -371,11 +373,11 @@ def test_any_schedule_gives_a_model_that_answers_as_the_mixture_did(schedule: Sc
     rows = some_rows(600, 20, 11)
     portfolio, _ = run_through(rows[:500], schedule, losses.logistic)
     portfolio.end()
-    model = sc.Pluralistic(portfolio.model_weights(), portfolio.form.calendar.fine, losses.logistic)
+    model = sc.Pluralistic(model_weights(portfolio), portfolio.form.calendar.model, losses.logistic)
     assert np.isfinite(model.weights).all()
     later = rows[500:]
     assert rows.when is not None
-    weights = portfolio.weights(portfolio.question)
+    weights = weights_of(portfolio, portfolio.question)
     assert np.allclose(weights.sum(axis=1), 1.0, atol=1e-4)
     (found,) = portfolio.add(later, rows.when[500:], rows.when[500:], np.ones(100))
     # At the first row nothing has been learnt in between.
@@ -417,7 +419,7 @@ def test_features_that_find_no_room_share_columns() -> None:
     rows = Rows(X, rng.random(300) < 0.5, when=when / 1e6)
     portfolio, _ = run_through(rows, Schedule.daily(2), losses.logistic, room=30)
     assert portfolio.parts[0].state.vectors.shape[1] <= 30
-    weights = portfolio.model_weights()
+    weights = model_weights(portfolio)
     assert weights.shape[2] == 61
     held = [tuple(weights[:, 0, column]) for column in range(60)]
     assert len(set(held)) <= 30 - portfolio.form.marks - 1
@@ -432,7 +434,7 @@ def test_odd_labels_and_features_leave_finite_models() -> None:
     when = START + np.arange(400) * HOUR
     portfolio, answers = run_through(Rows(X, y, when=when / 1e6), Schedule.daily(4), losses.squared)
     assert np.isfinite(joined(answers, "progressive_auto")).all()
-    assert np.isfinite(portfolio.model_weights()).all()
+    assert np.isfinite(model_weights(portfolio)).all()
 
 
 def test_rows_of_no_weight_teach_nothing() -> None:
@@ -464,7 +466,7 @@ def test_one_candidate_that_is_not_finite_does_not_spoil_the_model() -> None:
     odd = Rows(X, rows.labels, when=rows.when / 1e6)
     portfolio, _ = run_through(odd, Schedule.daily(3), losses.logistic)
     portfolio.end()
-    model = sc.Pluralistic(portfolio.model_weights(), portfolio.form.calendar.fine, losses.logistic)
+    model = sc.Pluralistic(model_weights(portfolio), portfolio.form.calendar.model, losses.logistic)
     assert np.isfinite(model.weights).all()
     told = model.score(rows) > 0
     assert (told == np.asarray(rows.labels)).mean() > 0.7
@@ -481,7 +483,7 @@ def test_a_row_of_long_ago_does_not_spoil_the_model() -> None:
     for _ in portfolio.add(rows, rows.when, ticks, targets(rows.labels.astype(float), losses.logistic)):
         pass
     portfolio.end()
-    weights = portfolio.model_weights()
+    weights = model_weights(portfolio)
     assert (np.abs(weights).max(axis=(1, 2)) > 0.1).all()
 
 
@@ -492,7 +494,7 @@ def test_very_many_blocks_are_told_apart_in_groups() -> None:
     assert form.column_bytes(1) < 1_000_000
     rows = some_rows(300, 4, 15)
     portfolio, _ = run_through(rows, Schedule.daily(1440), losses.logistic)
-    assert portfolio.model_weights().shape == (1440, 1, 5)
+    assert model_weights(portfolio).shape == (1440, 1, 5)
     assert len(portfolio.questions["forward"].bets.lost) == 1440
 
 

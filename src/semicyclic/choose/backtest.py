@@ -14,6 +14,7 @@ import numpy.typing as npt
 from semicyclic.choose import baselines
 from semicyclic.choose.calendar import calendar_of
 from semicyclic.choose.form import fitting, form_of
+from semicyclic.choose.mixture import weights_of
 from semicyclic.choose.portfolio import QUESTIONS, Portfolio
 from semicyclic.choose.tally import Tally
 from semicyclic.method.edges import DAY
@@ -120,9 +121,12 @@ def backtest(
     form, room = fitting(form_of(calendar), loss.outputs, width, memory)
     portfolio = Portfolio(form, loss, width, delay=delay, freeze=freeze, apart=late, room=room)
     count = len(stream.clock)
-    cycle = _cycles(stream.ticks, schedule)
-    block = schedule.place(stream.ticks).block
-    known = _known(portfolio, stream, schedule, delay)
+    cycle, block = schedule.place(stream.ticks)
+    dawn = portfolio.dawns(stream.clock, cycle, calendar.place(stream.ticks), schedule.zone)
+    known = {
+        name: baselines.known_before(stream.clock, until, delay)
+        for name, until in zip(QUESTIONS, (stream.clock, dawn), strict=True)
+    }
     others = {name: baselines.simple(stream.loss, stream.target, block, known[name]) for name in QUESTIONS}
     for name, peer in (peers or {}).items():
         for question in QUESTIONS:
@@ -130,6 +134,8 @@ def backtest(
             others[question][name] = peer(stream, known[question])
     plain = {name: portfolio.names.index(of) for name, of in PLAIN.items() if of in portfolio.names}
     names = (*portfolio.names, AUTO, *others[QUESTIONS[0]], *plain)
+    if schedule.period < DAY:  # cycles are to be compared, and these are too short for that
+        cycle = to_wall(schedule.zone, stream.ticks) // DAY
     numbers, index = np.unique(cycle, return_inverse=True)
     sizes, odds = (schedule.blocks, len(numbers), len(names)), _odds(stream, warm_up)
     tallies = {name: Tally.none(*sizes, loss, odds) for name in QUESTIONS}
@@ -161,7 +167,9 @@ def backtest(
                 )
                 tallies[name].add(stream.loss, score, stream.target[scored], block[scored], index[scored])
         for name in QUESTIONS:
-            looks[name].append(Look(int(stream.clock[part.stop - 1]), portfolio.weights(name).mean(axis=0)))
+            looks[name].append(
+                Look(int(stream.clock[part.stop - 1]), weights_of(portfolio, name).mean(axis=0))
+            )
         say(part.stop / count, "walking through the rows")
     portfolio.end()
     return Backtest(names, portfolio.form.size, tallies, looks, numbers, warm_up, portfolio)
@@ -173,21 +181,3 @@ def _odds(stream: Stream, warm_up: int) -> float:
         return 0.0
     share = (float((stream.target[:warm_up] > 0).sum()) + 1.0) / (warm_up + 2.0)
     return float(np.log(share / (1.0 - share)))
-
-
-def _cycles(ticks: Array, schedule: Schedule) -> Array:
-    """The cycle of each row; of short ones the local day."""
-    if schedule.period >= DAY:
-        return schedule.place(ticks).cycle
-    return np.asarray(to_wall(schedule.zone, ticks) // DAY)
-
-
-def _known(portfolio: Portfolio, stream: Stream, schedule: Schedule, delay: int) -> dict[str, Array]:
-    """How many labels were known when each row came, and when the models that answer it were frozen."""
-    cycle = schedule.place(stream.ticks).cycle
-    fine = portfolio.form.calendar.place(stream.ticks)
-    dawn = portfolio.dawns(stream.clock, cycle, fine, schedule.zone)
-    return {
-        "progressive": baselines.known_before(stream.clock, stream.clock, delay),
-        "forward": baselines.known_before(stream.clock, dawn, delay),
-    }

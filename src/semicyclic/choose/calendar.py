@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.method import edges
 from semicyclic.method.edges import DAY
 from semicyclic.method.schedule import MONDAY, Schedule
 
 Array = npt.NDArray[Any]
 
 WEEK = 7 * DAY
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+WEEKDAYS = tuple(day.capitalize() for day in edges.WEEKDAYS)
 # Fewer blocks than this are not made coarser; coarser ones are about a quarter as many.
 SEVERAL, QUARTER = 8, 4
 # More blocks than these are told apart in groups.
@@ -26,18 +27,18 @@ HOUR = 3_600_000_000
 
 @dataclass(frozen=True, eq=False)
 class Calendar:
-    """The finest blocks, the cells that candidates tell apart, and groups of these.
+    """The finest blocks that candidates tell apart, and groups of these.
 
-    fine: the schedule of the finest blocks. cell, block: [fine] the cell of each, and the block of the user's
-        schedule.
-    slot: [cells] the position in the day (or in the user's cycle, where that is not a day or a week).
-        weekday: [cells] 0 to 6, or None. coarse: [cells] a quarter as many slots, or None.
+    model: the schedule of a model of them. fine, block: [its blocks] the finest block of each, and the
+        block of the user's schedule.
+    slot: [fine] the position in the day (or in the user's cycle, where that is not a day or a week).
+        weekday: [fine] 0 to 6, or None. coarse: [fine] a quarter as many slots, or None.
     middle: [slots] the middle of each slot as a fraction of its cycle. labels: what slots are called.
     """
 
     schedule: Schedule | int
-    fine: Schedule | int
-    cell: Array
+    model: Schedule | int
+    fine: Array
     block: Array
     slot: Array
     weekday: Array | None
@@ -47,7 +48,7 @@ class Calendar:
 
     @property
     def size(self) -> int:
-        """How many cells there are."""
+        """How many of the finest blocks there are."""
         return len(self.slot)
 
     @property
@@ -60,9 +61,9 @@ class Calendar:
         return int(self.slot.max()) + 1
 
     def place(self, ticks: Array) -> Array:
-        """The cell of each moment."""
-        assert isinstance(self.fine, Schedule)
-        return np.asarray(self.cell[self.fine.place(ticks).block])
+        """The finest block of each moment."""
+        assert isinstance(self.model, Schedule)
+        return np.asarray(self.fine[self.model.place(ticks).block])
 
     @property
     def once_a_day(self) -> bool:
@@ -96,12 +97,12 @@ def _plain(schedule: Schedule | int) -> Calendar:
     own = np.arange(count)
     if count <= MOST_SLOTS:
         return Calendar(schedule, schedule, own, own, own, None, _coarse(own), middle, labels)
-    cell = order * MOST_SLOTS // count
-    first = np.array([int(np.flatnonzero(cell == each)[0]) for each in range(MOST_SLOTS)])
+    fine = order * MOST_SLOTS // count
+    first = np.array([int(np.flatnonzero(fine == each)[0]) for each in range(MOST_SLOTS)])
     slot = np.arange(MOST_SLOTS)
-    middle = np.array([middle[cell == each].mean() for each in slot])
+    middle = np.array([middle[fine == each].mean() for each in slot])
     names = tuple(f"from {labels[each]}" for each in first)
-    return Calendar(schedule, schedule, cell, own, slot, None, _coarse(slot), middle, names)
+    return Calendar(schedule, schedule, fine, own, slot, None, _coarse(slot), middle, names)
 
 
 def _of_days(schedule: Schedule) -> Calendar:
@@ -113,7 +114,7 @@ def _of_days(schedule: Schedule) -> Calendar:
     labels = [schedule.labels[each] for each in owner]
     if len(set(labels)) < len(labels):
         labels[0] += " (after midnight)"
-    fine = Schedule(
+    model = Schedule(
         WEEK,
         tuple(int(day * DAY + start) for day in range(7) for start in starts),
         tuple(f"{day} {label}" for day in WEEKDAYS for label in labels),
@@ -123,8 +124,8 @@ def _of_days(schedule: Schedule) -> Calendar:
     block = np.tile(owner, 7)
     weekday = np.repeat(np.arange(7), len(starts))
     middle = _middles(schedule)
-    cell = np.arange(fine.blocks)
-    return Calendar(schedule, fine, cell, block, block, weekday, _coarse(block), middle, schedule.labels)
+    fine = np.arange(model.blocks)
+    return Calendar(schedule, model, fine, block, block, weekday, _coarse(block), middle, schedule.labels)
 
 
 def _of_weeks(schedule: Schedule) -> Calendar:

@@ -7,8 +7,10 @@ import numpy.typing as npt
 
 from semicyclic.choose import rhythm
 from semicyclic.choose.backtest import Backtest, Stream
+from semicyclic.choose.calendar import WEEKDAYS
 from semicyclic.choose.judged import judged
 from semicyclic.choose.rhythm import Found, Parts, Sample
+from semicyclic.choose.tally import NORMAL
 from semicyclic.choose.verdict import (
     METHODS,
     RARE,
@@ -26,8 +28,6 @@ from semicyclic.method.zone import to_wall
 Array = npt.NDArray[Any]
 
 COUNTS = (2, 3, 4, 6, 8, 12, 24)
-NORMAL = 1.959964
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # As few blocks as have this share of what the best number of them has.
 NEARLY_ALL = 0.9
 

@@ -18,7 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.choose.form import KINDS, LANES, Form, Tables
+from semicyclic.choose.arrivals import Arrivals, joined
+from semicyclic.choose.columns import Columns
+from semicyclic.choose.form import Form, Tables
+from semicyclic.choose.question import Plan, Question, unasked
 from semicyclic.method.edges import DAY
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
@@ -36,13 +39,10 @@ ROOM = 64
 LONG_AGO = -(2**62)
 QUESTIONS = ("progressive", "forward")
 HELD = ("score", "bet", "auto")
-TOLD = (np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.int64, np.float64)
 # Of the rows beyond each of these, only half as many are asked as before.
 SELDOM = (1 << 16, 1 << 18, 1 << 20)
 # After so many dawns the forward question is answered by experience; until then, by the progressive one.
 FEW, ENOUGH = 4, 8
-# A candidate with less weight than this is left out of a model.
-LITTLE = 1e-5
 
 
 class Answers(NamedTuple):
@@ -56,55 +56,6 @@ class Answers(NamedTuple):
     progressive_auto: Array
     forward: Array
     forward_auto: Array
-
-
-class Arrivals(NamedTuple):
-    """Rows as they come: features, targets as the loss wants them, weights, places and times."""
-
-    indptr: Array
-    indices: Array
-    values: Array
-    target: Array
-    weight: Array
-    fine: Array
-    cycle: Array
-    clock: Array
-    dawn: Array
-    block: Array
-
-    @property
-    def size(self) -> int:
-        return len(self.clock)
-
-    def take(self, part: slice) -> "Arrivals":
-        low, high, _ = part.indices(self.size)
-        cells = slice(self.indptr[low], self.indptr[high])
-        rows = [column[low:high] for column in self[3:]]
-        return Arrivals(
-            self.indptr[low : high + 1] - self.indptr[low], self.indices[cells], self.values[cells], *rows
-        )
-
-
-def joined(first: Arrivals, second: Arrivals) -> Arrivals:
-    """One after the other."""
-    indptr = np.r_[first.indptr, second.indptr[1:] + first.indptr[-1]]
-    return Arrivals(indptr, *(np.concatenate(pair) for pair in zip(first[1:], second[1:], strict=True)))
-
-
-class Question(NamedTuple):
-    """A mixture; and of the rows asked whose labels are not known yet, what they are and were answered:
-    scores of candidates, strategies, the mixture."""
-
-    bets: Any
-    told: Any
-    score: Array
-    bet: Array
-    auto: Array
-
-    def after(self, count: int) -> "Question":
-        """Without the first rows."""
-        told = type(self.told)(*(each[count:].copy() for each in self.told))
-        return Question(self.bets, told, *(each[count:].copy() for each in self[2:]))
 
 
 class Part(NamedTuple):
@@ -142,29 +93,22 @@ class Portfolio:
     parts: list[Part] = field(default_factory=list)
     questions: dict[str, Question] = field(default_factory=dict)
     waiting: Arrivals | None = None
-    # Where features have their columns, -1 where none was seen yet; marks and intercept come first.
-    place: Array = field(default_factory=lambda: np.zeros(0, np.int64))
-    used: int = 0
-    # The cycle, cell, dawn and block of the last row.
+    columns: Columns = field(init=False)
+    # The cycle, finest block and dawn of the last row, and its block.
     last: tuple[int, int, int] = (LONG_AGO, LONG_AGO, LONG_AGO)
     block: int = 0
 
     def __post_init__(self) -> None:
-        from semicyclic.choose import abreast, choice
+        from semicyclic.choose.abreast import nothing
 
-        self.place = np.full(self.width, -1, np.int64)
-        self.used = self.form.marks + 1
-        outputs = self.loss.outputs
+        self.columns = Columns(self.width, self.form.marks + 1, self.room)
+        outputs, calendar = self.loss.outputs, self.form.calendar
         for form in self.form.split(PARTS):
             tables = form.tables()
             held = self._kept_apart(form)
-            self.parts.append(Part(form, tables, abreast.nothing(tables, self.used, outputs, held)))
-        count, calendar = self.form.size, self.form.calendar
-        for name in QUESTIONS:
-            bets = choice.no_bets(calendar.slots, calendar.blocks, count, at_dawn=name == "forward")
-            empty = [np.zeros((0, size * outputs), np.float32) for size in (count, choice.STRATEGIES, 1)]
-            none = choice.Told(*(np.zeros(0, kind) for kind in TOLD))
-            self.questions[name] = Question(bets, none, *empty)
+            self.parts.append(Part(form, tables, nothing(tables, self.columns.used, outputs, held)))
+        sizes = calendar.slots, calendar.blocks, self.form.size, outputs
+        self.questions = {name: unasked(*sizes, at_dawn=name == "forward") for name in QUESTIONS}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -190,7 +134,7 @@ class Portfolio:
 
     def end(self) -> None:
         """No rows will follow: learn from those that wait."""
-        from semicyclic.choose import abreast, choice
+        from semicyclic.choose import abreast
 
         if self.waiting is None or self.waiting.size == 0:
             return
@@ -198,10 +142,7 @@ class Portfolio:
         plan = self._plan()
         for part in self.parts:
             abreast.learn_rest(part.tables, plan, part.state, window, 0, abreast.work(part.tables, plan[2]))
-        for name, question in self.questions.items():
-            scores = question.score, question.bet, question.auto
-            choice.know_rest(question.bets, plan, tuple(question.told), 0, scores, self._scratch())
-            self.questions[name] = question.after(len(question.told.clock))
+        self.questions = {name: question.end(plan) for name, question in self.questions.items()}
         self.waiting = self.waiting.take(slice(self.waiting.size, self.waiting.size))
 
     def _arrivals(self, rows: Rows, clock: Array, ticks: Array | None, target: Array) -> Arrivals:
@@ -212,7 +153,7 @@ class Portfolio:
             zone: str | None = calendar.schedule.zone
         else:
             (cycle, block), zone = rows.place(calendar.schedule), None
-            fine = calendar.cell[block]
+            fine = calendar.fine[block]
         weight = np.ones(len(rows), np.float32) if rows.weight is None else rows.weight.astype(np.float32)
         dawn = self.dawns(np.asarray(clock, np.int64), cycle, fine, zone)
         if len(rows):
@@ -247,7 +188,8 @@ class Portfolio:
 
     def _work(self, new: Arrivals) -> Answers:
         """Answer new rows, and learn from all whose labels are known."""
-        from semicyclic.choose import abreast, choice
+        from semicyclic.choose import abreast
+        from semicyclic.choose.choice import Told
 
         held = self.waiting
         old = 0 if held is None else held.size
@@ -257,7 +199,6 @@ class Portfolio:
         if self.brief and self.nights >= ENOUGH:
             self.questions.pop("progressive", None)
         asked = [name in self.questions for name in QUESTIONS]
-
         place, stands = self._asked(count)
         number = int(place.max(initial=-1)) + 1
 
@@ -275,26 +216,14 @@ class Portfolio:
                 found = list(pool.map(walk, self.parts))
         else:
             found = [walk(part) for part in self.parts]
-        told = choice.Told(*(each[place >= 0] for each in (*self._told(new), stands)))
+        told = Told(*(each[place >= 0] for each in (*self._told(new), stands)))
         answers = []
         for which, name in enumerate(QUESTIONS):
-            question = self.questions.get(name)
-            if question is None:
-                size = self.form.size, outputs
-                answers += [np.zeros((0, *size), np.float32), np.zeros((0, outputs), np.float32)]
-                continue
             score = np.concatenate([each[which] for each in found], axis=1)
-            bet = np.empty((number, choice.STRATEGIES * outputs), np.float32)
-            auto = np.empty((number, outputs), np.float32)
-            before = len(question.told.clock)
-            both = choice.Told(*(np.concatenate(pair) for pair in zip(question.told, told, strict=True)))
-            pairs = zip(question[2:], (score, bet, auto), strict=True)
-            full = Question(question.bets, both, *(np.concatenate(pair) for pair in pairs))
-            span = (0, before)
-            scores = full.score, full.bet, full.auto
-            known = choice.choose(full.bets, plan, tuple(both), span, self.delay, scores, self._scratch())
-            self.questions[name] = full.after(known)
-            answers += [full.score[before:].reshape(number, -1, outputs), full.auto[before:]]
+            auto = np.zeros((0, outputs), np.float32)
+            if name in self.questions:
+                self.questions[name], score, auto = self.questions[name].ask(plan, self.delay, told, score)
+            answers += [score.reshape(len(score), self.form.size, outputs), auto]
         learnt = found[0][2]
         self.waiting = rows.take(slice(learnt, rows.size))
         first, self.rows = self.rows, self.rows + count
@@ -310,120 +239,18 @@ class Portfolio:
         asked = number % stands.astype(np.int64) == 0
         return np.where(asked, np.cumsum(asked) - 1, -1), stands
 
-    # --------------------------------------------------------------------- what came of it
-
-    def weights(self, question: str) -> Array:
-        """[slots, K] how much each candidate counts in the mixture, by all that is known."""
-        from semicyclic.choose.choice import weights_in
-
-        found = np.empty((self.form.calendar.slots, self.form.size))
-        for slot, out in enumerate(found):
-            weights_in(self.questions[question].bets, slot, self.loss.code, out)
-        return found
-
     @property
     def question(self) -> str:
         """The question by whose answers a model is made."""
         return "forward" if self.nights >= FEW or "progressive" not in self.questions else "progressive"
-
-    def loss_so_far(self) -> float:
-        """The mean loss of the mixture over all rows whose labels are known."""
-        bets = self.questions[self.question].bets
-        total = float(bets.weight.sum())
-        return float(bets.loss[:, -1].sum()) / total if total > 0 else float("nan")
-
-    def losses(self) -> tuple[Array, Array]:
-        """[slots, K + 1] the mean loss of every candidate and of the mixture in each slot, and the rows."""
-        bets = self.questions[self.question].bets
-        with np.errstate(invalid="ignore"):
-            return bets.loss / bets.weight[:, None], bets.weight
-
-    def model_weights(self) -> Array:
-        """[fine, C, width + 1] the mixture as linear models, one for each of the finest blocks."""
-        calendar, outputs = self.form.calendar, self.loss.outputs
-        weights = self.weights(self.question)
-        weights[weights < LITTLE] = 0.0
-        weights /= weights.sum(axis=1, keepdims=True)
-        found = np.zeros((calendar.size, outputs, self.width + 1), np.float32)
-        known = np.flatnonzero(self.place >= 0)
-        sound = [
-            (_finite(part.state.vectors, (1, 2)), _finite(part.state.frozen, (1, 2))) for part in self.parts
-        ]
-        for cell in range(calendar.size):
-            mixed = self._mixed(cell, weights[calendar.slot[cell]], sound)
-            if self.intercept:
-                found[cell, :, -1] = mixed[self.form.marks]
-                for mark in self.parts[0].tables.mark[cell]:
-                    found[cell, :, -1] += mixed[mark]
-            found[cell][:, known] = mixed[self.place[known]].T
-        return found[calendar.cell]
-
-    def _mixed(self, fine: int, weights: Array, sound: list[tuple[Array, Array]]) -> Array:
-        """[D, C] all candidates in one cell, by their weights; one that is not finite says nothing.
-
-        sound: of each part which vectors [V, 8] and read-outs [G, 5, 8] are finite.
-        """
-        columns, outputs = self.parts[0].state.vectors.shape[1:3]
-        total = np.zeros((columns, outputs), np.float32)
-        first = 0
-        for (form, tables, state), (whole, read) in zip(self.parts, sound, strict=True):
-            count = len(form.kinds)
-            live = weights[first : first + count * LANES].reshape(count, LANES).astype(np.float32).copy()
-            first += live.size
-            for number, reading in enumerate(form.readings):
-                own = weights[first : first + len(KINDS) * LANES].astype(np.float32)
-                first += own.size
-                group = tables.group[number, fine]
-                if state.seen[group, 1] == 0:
-                    live[reading.kind] += own.reshape(len(KINDS), LANES).sum(axis=0)
-                    continue
-                used = np.flatnonzero((own > 0) & read[group].ravel())
-                if len(used):
-                    frozen = state.frozen[group].reshape(columns, outputs, -1)
-                    total += frozen[..., used] @ own[used]
-            for kind in range(count):
-                active = tables.active[kind, fine]
-                active = active[active >= 0]
-                used = np.flatnonzero((live[kind] > 0) & whole[active].all(axis=0))
-                for vector, share in zip(active, tables.share[kind, fine], strict=False):
-                    if len(used):
-                        total += share * (state.vectors[vector][..., used] @ live[kind][used])
-        return total
-
-    def unseen(self) -> tuple[int, ...]:
-        """The finest blocks of those blocks that had no rows; they have what is common to all."""
-        lost = self.questions[self.question].bets.lost
-        return tuple(np.flatnonzero(lost[self.form.calendar.block, 0] == 0).tolist())
-
-    def chosen(self, top: int = 3) -> dict[str, Any]:
-        """For each slot what the mixture consists of, and what each of it has lost there."""
-        names = self.names
-        weights = self.weights(self.question)
-        loss, rows = self.losses()
-        blocks = {}
-        for slot, label in enumerate(self.form.calendar.labels):
-            seen = rows[slot] > 0
-            blocks[label] = {
-                "rows": round(float(rows[slot]), 6),
-                "loss": float(loss[slot, -1]) if seen else None,
-                "candidates": [
-                    {
-                        "name": names[k],
-                        "weight": round(float(weights[slot, k]), 4),
-                        "loss": float(loss[slot, k]) if seen else None,
-                    }
-                    for k in np.argsort(-weights[slot], kind="stable")[:top]
-                ],
-            }
-        return {"by": self.question, "candidates": self.form.size, "blocks": blocks}
 
     # ------------------------------------------------------------------ kept and restored
 
     def arrays(self) -> dict[str, Array]:
         """All that it knows, as arrays."""
         found = {
-            "place": self.place,
-            "counts": np.array([self.rows, self.nights, self.used, self.block, *self.last]),
+            "place": self.columns.place,
+            "counts": np.array([self.rows, self.nights, self.columns.used, self.block, *self.last]),
         }
         for number, part in enumerate(self.parts):
             found |= {f"part{number}.{name}": array for name, array in part.state._asdict().items()}
@@ -443,8 +270,8 @@ class Portfolio:
         def own(first: str, names: tuple[str, ...]) -> list[Array]:
             return [arrays[f"{first}.{name}"].copy() for name in names]
 
-        self.place = arrays["place"].copy()
-        self.rows, self.nights, self.used, self.block, *last = (int(each) for each in arrays["counts"])
+        self.rows, self.nights, used, self.block, *last = (int(each) for each in arrays["counts"])
+        self.columns.used, self.columns.place = used, arrays["place"].copy()
         self.last = (last[0], last[1], last[2])
         self.parts = [
             part._replace(state=State(*own(f"part{number}", State._fields)))
@@ -464,7 +291,7 @@ class Portfolio:
 
     # -------------------------------------------------------------------------- inside
 
-    def _plan(self) -> tuple[int, float, int]:
+    def _plan(self) -> Plan:
         return self.loss.code, self.loss.level, self.loss.outputs
 
     def _told(self, rows: Arrivals) -> tuple[Array, ...]:
@@ -473,18 +300,12 @@ class Portfolio:
         visit = rows.cycle * (self.form.calendar.size + 1) + rows.fine
         return slot, visit, rows.clock, rows.dawn, rows.target, rows.weight, rows.block
 
-    def _scratch(self) -> tuple[Array, ...]:
-        from semicyclic.choose.choice import STRATEGIES
-
-        size = self.form.size * self.loss.outputs
-        widths = size, size, size, STRATEGIES, 1
-        return tuple(np.empty(max(width, STRATEGIES * self.loss.outputs), np.float32) for width in widths)
-
     def _window(self, rows: Arrivals) -> Any:
         """Rows for the kernels: in columns of their own, with intercept and marks."""
         from semicyclic.choose import abreast
 
-        self._make_room(rows.indices)
+        self.columns.take_in(rows.indices)
+        self._widen()
         mark = self.parts[0].tables.mark
         starts = rows.indptr + np.arange(rows.size + 1) * (mark.shape[1] + 1)
         columns, values = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]), np.float32)
@@ -492,7 +313,7 @@ class Portfolio:
         cells = rows.indptr, rows.indices, rows.values
         abreast.lay_out(
             cells,
-            self.place,
+            self.columns.place,
             (rows.fine, mark),
             self.form.marks,
             float(self.intercept),
@@ -501,42 +322,11 @@ class Portfolio:
         own = rows.target, rows.weight, norm, rows.fine, rows.cycle, rows.clock, rows.dawn
         return abreast.Window(starts, columns, values, *own)
 
-    def _make_room(self, indices: Array) -> None:
-        """Columns for features that come for the first time."""
+    def _widen(self) -> None:
+        """Room for all columns in use, and for some to come."""
         from semicyclic.choose import abreast
 
-        fresh = indices[self.place[indices] < 0]
-        if len(fresh) == 0:
-            return
-        new = np.unique(fresh)
-        # In the order in which they come: however rows are cut, they get the same columns.
-        first = np.full(self.width, len(fresh))
-        np.minimum.at(first, fresh, np.arange(len(fresh)))
-        new = new[np.argsort(first[new])]
-        free = max(min(self.room, self.width + self.form.marks + 1) - self.used, 0)
-        self.place[new[:free]] = self.used + np.arange(len(new[:free]))
-        self.used += len(new[:free])
-        # Where there is no room left, features share columns.
-        least = self.form.marks + 1
-        self.place[new[free:]] = least + new[free:] % max(self.used - least, 1)
-        room = self.parts[0].state.vectors.shape[1]
-        if self.used > room:
-            more = max(self.used, room + room // 2, ROOM)
-            limit = max(min(self.width + self.form.marks + 1, self.room), self.used)
-            self.parts = [
-                part._replace(state=abreast.widened(part.state, min(more, limit))) for part in self.parts
-            ]
-
-
-def _finite(array: Array, over: tuple[int, ...]) -> Array:
-    """Whether all numbers are, over some axes."""
-    return np.asarray(np.isfinite(array).all(axis=over))
-
-
-def targets(labels: Array | None, loss: Loss) -> Array:
-    """Labels as the loss wants them, from codes of classes or numbers."""
-    if labels is None:
-        raise ValueError("these rows have no labels")
-    if loss.classes == 2 and loss.outputs == 1:
-        return np.asarray(2.0 * labels - 1.0)
-    return labels
+        room, used = self.parts[0].state.vectors.shape[1], self.columns.used
+        if used > room:
+            more = min(max(used, room + room // 2, ROOM), self.columns.most)
+            self.parts = [part._replace(state=abreast.widened(part.state, more)) for part in self.parts]

@@ -86,8 +86,8 @@ def job_for(told: dict[str, Any]) -> "Job":
 
 def collected(told: dict[str, Any], tell: "Tell") -> "tuple[Job, Collected, Stream]":
     """All rows of the files, and the stream they are."""
+    from semicyclic.choose.arrivals import targets
     from semicyclic.choose.backtest import Stream
-    from semicyclic.choose.portfolio import targets
     from semicyclic.data.inputs import Inputs
     from semicyclic.data.parse import Options
     from semicyclic.stream.collecting import collect

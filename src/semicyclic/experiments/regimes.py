@@ -18,15 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.choose.verdict import REGIMES
+from semicyclic.method.edges import DAY
 from semicyclic.method.loss import sigmoid
 from semicyclic.method.rows import Rows
 
 Array = npt.NDArray[Any]
 
-NAMES = (
-    "none", "label_skew", "opposite", "orthogonal", "one_odd", "drift", "smooth", "weekly", "mixed",
-)  # fmt: skip
-DAY = 86_400_000_000
+NAMES = REGIMES
 # A Monday.
 START = 1_700_438_400_000_000
 

@@ -8,11 +8,11 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from semicyclic.show.drawing import BLUE, COLOURS, FAINT, GREEN, drawing, headed, legend, png, svg
-from semicyclic.show.figures import Picture
+from semicyclic.show.drawing import BLUE, COLOURS, FAINT, GREEN, drawing, legend
+from semicyclic.show.figures import Picture, finished
 from semicyclic.show.output import write_report
 from semicyclic.show.report import page
-from semicyclic.show.streams import moment
+from semicyclic.show.streams import length, moment
 
 Results = Mapping[str, Any]
 
@@ -60,15 +60,6 @@ def asked(results: Results) -> str:
         f"Models that walk forward were frozen {frozen}. The first {results['warm_up']:,} of "
         f"{results['rows']:,} rows were learnt from and not scored.{late}"
     )
-
-
-def length(ticks: int) -> str:
-    """A length of time."""
-    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
-        if ticks >= size * 1_000_000:
-            count = ticks / size / 1e6
-            return f"{count:g} {unit}{'s' if count != 1 else ''}"
-    return f"{ticks} microseconds"
 
 
 def lines(results: Results) -> list[dict[str, Any]]:
@@ -176,11 +167,6 @@ def _hour(results: Results, gain: Results) -> str:
 # ------------------------------------------------------------------------------------- figures
 
 
-def _finish(figure: Any, name: str, title: str, caption: str) -> Picture:
-    headed(figure, title)
-    return Picture(name, title, caption, svg(figure), png(figure))
-
-
 def _gains(results: Results) -> Picture:
     """Cumulative gain over baselines, walking forward."""
     held = results["walk_forward"]
@@ -195,7 +181,7 @@ def _gains(results: Results) -> Picture:
         axes.axhline(0, color=FAINT, linewidth=0.8)
         axes.set(xlabel="cycles scored", ylabel="loss saved, summed over rows")
         legend(axes, 1)
-        return _finish(
+        return finished(
             figure,
             "gain",
             "What the choice saved, walking forward",
@@ -240,7 +226,7 @@ def _heat(results: Results) -> Picture:
         axes.set(xlabel=f"block ({results['zone']})")
         bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, pad=0.02)
         bar.set_label(f"{HEADS[first]} above the block's best candidate, %")
-        return _finish(
+        return finished(
             figure,
             "blocks",
             "Where each is right and wrong",
@@ -268,7 +254,7 @@ def _choice(results: Results) -> Picture:
             axes.set(ylim=(0, 1), xlim=(day[0], max(day[-1], day[0] + 1e-9)), ylabel="weight")
             axes.set_xlabel("days since the first row")
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=2, fontsize=7.5)
-        return _finish(
+        return finished(
             figure,
             "choice",
             "What was chosen, over time",

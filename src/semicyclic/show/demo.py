@@ -15,12 +15,9 @@ from semicyclic.show.drawing import (
     RED,
     VIOLET,
     drawing,
-    headed,
     legend,
-    png,
-    svg,
 )
-from semicyclic.show.figures import Picture
+from semicyclic.show.figures import Picture, finished
 from semicyclic.show.report import page
 
 Results = Mapping[str, Any]
@@ -67,11 +64,6 @@ def draw_demo(results: Results) -> list[Picture]:
     return [_rhythm(results), _blocks(results), _year(results)]
 
 
-def _finish(figure: Any, name: str, title: str, caption: str) -> Picture:
-    headed(figure, title)
-    return Picture(name, title, caption, svg(figure), png(figure))
-
-
 def _rhythm(results: Results) -> Picture:
     data = results["data"]
     rows, late = np.array(data["by_hour"]["rows"]), np.array(data["by_hour"]["late"])
@@ -86,7 +78,7 @@ def _rhythm(results: Results) -> Picture:
         axes.set_xticks(range(4, 25, 2))
         axes.grid(axis="x", visible=False)
         legend(axes)
-        return _finish(
+        return finished(
             figure,
             "rhythm",
             "Flights are late in the evening",
@@ -117,7 +109,7 @@ def _blocks(results: Results) -> Picture:
         axes.set(xlabel="block of the day", ylabel="log loss minus that of the i.i.d. model")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=3)
         count = paper["settings"]["repetitions"]
-        return _finish(
+        return finished(
             figure,
             "paper",
             "As the paper has it: shuffled within blocks",
@@ -139,7 +131,7 @@ def _year(results: Results) -> Picture:
         axes.set_xticks(at, MONTHS)
         axes.set(xlabel="month of 2013", ylabel="log loss of the day after")
         legend(axes, 3)
-        return _finish(
+        return finished(
             figure,
             "calendar",
             "In the order of time: tomorrow's flights",

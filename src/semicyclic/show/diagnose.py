@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from semicyclic.show.drawing import BLUE, FAINT, GREEN, ORANGE, RED, VIOLET, drawing, headed, png, svg
-from semicyclic.show.figures import Picture
+from semicyclic.show.drawing import BLUE, FAINT, GREEN, ORANGE, RED, VIOLET, drawing
+from semicyclic.show.figures import Picture, finished
 from semicyclic.show.output import write_report
 from semicyclic.show.report import page
 
@@ -151,11 +151,6 @@ def lines(results: Results) -> list[dict[str, Any]]:
 # ------------------------------------------------------------------------------------- figures
 
 
-def _finish(figure: Any, name: str, title: str, caption: str) -> Picture:
-    headed(figure, title)
-    return Picture(name, title, caption, svg(figure), png(figure))
-
-
 def _labels(results: Results) -> Picture:
     several = "rates" in results["labels"]["hours"][0]
     two = results["task"] == "classification"
@@ -188,7 +183,7 @@ def _labels(results: Results) -> Picture:
         unit = "%" if two else results["label"]
         panels[1].set_ylabel(f"{results['label']}, {unit}" if two else unit)
         what = "shares of the classes" if several else ("rate" if two else "mean")
-        return _finish(
+        return finished(
             figure,
             "labels",
             "Labels by the clock, the week and time",
@@ -210,7 +205,7 @@ def _counts(results: Results) -> Picture:
         axes.set_xticks(at, [str(each["blocks"]) for each in held])
         axes.set(xlabel="blocks a day", ylabel="nats per 1,000 rows")
         axes.grid(axis="x", visible=False)
-        return _finish(
+        return finished(
             figure,
             "counts",
             "How much blocks have of their own",
@@ -231,7 +226,7 @@ def _models(results: Results) -> Picture:
         axes.grid(visible=False)
         axes.set(xlabel=f"block ({results['zone']})")
         figure.colorbar(image, ax=axes, shrink=0.8).set_label("cosine between the blocks' own weights")
-        return _finish(
+        return finished(
             figure,
             "models",
             "How alike the blocks' models are",
@@ -261,7 +256,7 @@ def _costs(results: Results) -> Picture:
         axes.set(xlabel=f"{MEASURES[measure]}, lower is better")
         axes.set_xlim(0, 1.15 * min(max(bars.values()), most))
         axes.grid(axis="y", visible=False)
-        return _finish(
+        return finished(
             figure,
             "costs",
             "What it costs to do otherwise",

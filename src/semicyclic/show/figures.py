@@ -61,6 +61,12 @@ class Picture(NamedTuple):
     png: bytes
 
 
+def finished(figure: "Figure", name: str, title: str, caption: str) -> Picture:
+    """A figure that is drawn, under its title."""
+    headed(figure, title)
+    return Picture(name, title, caption, svg(figure), png(figure))
+
+
 def draw_all(results: Results) -> list[Picture]:
     """Every figure of the experiment."""
     pictures = []
@@ -75,8 +81,7 @@ def _source(results: Results) -> str:
 
 def _finish(figure: "Figure", results: Results, name: str, title: str, caption: str) -> Picture:
     """The title in the picture says when the data are made up: pictures travel alone."""
-    headed(figure, title + _source(results))
-    return Picture(name, title, caption, svg(figure), png(figure))
+    return finished(figure, name, title + _source(results), caption)._replace(title=title)
 
 
 def _two_blocks(results: Results, name: str, title: str, caption: str) -> Picture:

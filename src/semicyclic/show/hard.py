@@ -20,7 +20,7 @@ from semicyclic.show.drawing import (
     png,
     svg,
 )
-from semicyclic.show.figures import Picture
+from semicyclic.show.figures import Picture, finished
 from semicyclic.show.report import page
 
 Results = Mapping[str, Any]
@@ -81,8 +81,7 @@ def _against(results: Results, kind: str, what: str, label: str, words: str) -> 
             "best step (dotted; below -3 not drawn). Minimising every block fully, not drawn, ends at "
             f"{held['excess']['each block minimised'][-1] / bound[-1]:.0f}."
         )
-        headed(figure, title)
-        return Picture(f"{kind}-{what}", title, caption, svg(figure), png(figure))
+        return finished(figure, f"{kind}-{what}", title, caption)
 
 
 def _apart(places: Sequence[int]) -> list[int]:

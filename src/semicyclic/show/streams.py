@@ -106,7 +106,7 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
     if rows["late_refused"] or rows["late_used"]:
         late = rows["late_refused"] + rows["late_used"]
         say(
-            f"late rows: {late:,}, the latest by {_length(results['latest_by'])}: a --lateness of that would "
+            f"late rows: {late:,}, the latest by {length(results['latest_by'])}: a --lateness of that would "
             "take them in at their place"
         )
     speed = rows["used"] / max(seconds, 1e-9)
@@ -246,7 +246,8 @@ def _form(when: Mapping[str, Any]) -> str:
     )
 
 
-def _length(ticks: int) -> str:
+def length(ticks: int) -> str:
+    """A length of time for people."""
     seconds = ticks / 1e6
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:

@@ -53,7 +53,7 @@ def collect(job: Job, inputs: Inputs, tell: Tell) -> Collected:
         join([each.rows for each in held]),
         np.concatenate([each.ticks for each in held]),
         np.concatenate([each.clock for each in held]),
-        pa.concat_tables([_table(each.table) for each in held]),
+        pa.concat_tables([each.table for each in held]),
         reader.reading,
     )
 
@@ -61,9 +61,3 @@ def collect(job: Job, inputs: Inputs, tell: Tell) -> Collected:
 def _size(came: Came) -> int:
     rows = came.rows
     return int(rows.indices.nbytes + rows.values.nbytes + rows.indptr.nbytes + came.table.nbytes)
-
-
-def _table(table: Any) -> Any:
-    import pyarrow as pa
-
-    return table if isinstance(table, pa.Table) else pa.table(table)

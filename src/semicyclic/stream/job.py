@@ -92,7 +92,7 @@ class Job:
         a_column = outputs * (32 + 8 * vectors + 44 * slots)
         if self.method == AUTO:
             # The model is of the finest blocks.
-            a_column += 16 * outputs * len(calendar_of(self.schedule).cell)
+            a_column += 16 * outputs * len(calendar_of(self.schedule).fine)
         bits = MOST_BITS
         while bits > LEAST_BITS and a_column << bits > self.memory // 4:
             bits -= 1

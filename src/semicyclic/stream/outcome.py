@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.choose.mixture import chosen, lost, model_weights, unseen
 from semicyclic.choose.portfolio import Portfolio
+from semicyclic.choose.tally import NORMAL
 from semicyclic.data.features import Names
 from semicyclic.data.inputs import Inputs
 from semicyclic.method.model import Pluralistic
@@ -21,9 +23,6 @@ from semicyclic.stream.scored import Scored
 from semicyclic.version import __version__
 
 Array = npt.NDArray[Any]
-
-# Two standard errors and a bit: 95 of 100 intervals hold the mean, were visits independent.
-NORMAL = 1.959964
 
 
 def model_of(
@@ -38,8 +37,8 @@ def model_of(
     if portfolio is None:
         model = _read_out(job, run)
     else:
-        fine, unseen = portfolio.form.calendar.fine, portfolio.unseen()
-        model = Pluralistic(portfolio.model_weights(), fine, run.loss, fallback=unseen)
+        schedule = portfolio.form.calendar.model
+        model = Pluralistic(model_weights(portfolio), schedule, run.loss, fallback=unseen(portfolio))
     about = _provenance(job, reading, run, scored, portfolio)
     return replace(finished(model, reading, names), provenance=about)
 
@@ -85,7 +84,7 @@ def _provenance(
 ) -> dict[str, Any]:
     """Where a model comes from; nothing of files' names, clocks or machines, so that the same rows give
     the same bytes."""
-    chosen = None if portfolio is None else in_units(portfolio.chosen(), reading.labels.loss_scale())
+    what = None if portfolio is None else in_units(chosen(portfolio), reading.labels.loss_scale())
     return {
         "semicyclic": __version__,
         "method": job.method,
@@ -99,17 +98,17 @@ def _provenance(
         "last": int(reading.order.newest),
         "loss": run.loss.name,
         "progressive": losses_of(job, reading, run, scored, portfolio),
-        "chosen": chosen,
+        "chosen": what,
     }
 
 
-def in_units(chosen: dict[str, Any], scale: float) -> dict[str, Any]:
+def in_units(what: dict[str, Any], scale: float) -> dict[str, Any]:
     """What was chosen, with losses in the labels' own units."""
-    for block in chosen["blocks"].values():
+    for block in what["blocks"].values():
         for each in (block, *block["candidates"]):
             if each["loss"] is not None:
                 each["loss"] *= scale
-    return chosen
+    return what
 
 
 def counts_of(reading: Reading, run: Run) -> dict[str, int]:
@@ -140,7 +139,7 @@ def losses_of(
     """
     blocks, scale = run.blocks, reading.labels.loss_scale()
     if portfolio is not None:
-        rows, total, squares = portfolio.questions[portfolio.question].bets.lost.T
+        rows, total, squares = lost(portfolio).T
         spread = np.maximum(squares - total**2 / np.maximum(rows, 1), 0.0)
         count = rows
         mean = np.divide(total, rows, out=np.full(blocks, np.nan), where=rows > 0)
@@ -181,17 +180,11 @@ def visits_table(job: Job, reading: Reading, run: Run) -> str:
 
 
 def results_of(
-    job: Job,
-    inputs: Inputs,
-    reading: Reading,
-    names: Names,
-    run: Run,
-    scored: Scored | None,
-    portfolio: Portfolio | None = None,
+    job: Job, inputs: Inputs, reading: Reading, names: Names, model: Pluralistic
 ) -> dict[str, Any]:
-    """What `results.json` says."""
+    """What `results.json` says; of rows and losses what the model says."""
     columns = reading.columns
-    budget = job.budget(run.loss.outputs)
+    budget, about = job.budget(model.loss.outputs), model.provenance
     return {
         "files": [inputs.name(file) for file in range(len(inputs.files))],
         "job": job.to_json(),
@@ -202,15 +195,15 @@ def results_of(
             "waiting_bytes": budget.waiting,
         },
         "columns": {"kinds": columns.kinds, "ignored": columns.ignored, "when": columns.clock.to_json()},
-        "loss": run.loss.name,
+        "loss": model.loss.name,
         "classes": list(reading.labels.classes),
-        "rows": counts_of(reading, run),
+        "rows": about["rows"],
         "latest_by": reading.late.worst,
         "refused_examples": list(reading.examples),
         "first": reading.first,
         "last": int(reading.order.newest),
         "features_named": len(names.names),
-        "progressive": losses_of(job, reading, run, scored, portfolio),
-        "chosen": None if portfolio is None else in_units(portfolio.chosen(), reading.labels.loss_scale()),
+        "progressive": about["progressive"],
+        "chosen": about["chosen"],
         "blocks": list(job.schedule.labels),
     }

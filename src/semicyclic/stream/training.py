@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.choose.portfolio import Portfolio, targets
+from semicyclic.choose.arrivals import targets
+from semicyclic.choose.mixture import mean_loss
+from semicyclic.choose.portfolio import Portfolio
 from semicyclic.data.features import Names
 from semicyclic.data.inputs import Inputs, Part
 from semicyclic.method import train
@@ -153,7 +155,6 @@ class Training:
         """All candidates meet rows that have come."""
         if self.portfolio is None or came is None:
             return
-        assert came.rows.labels is not None
         target = targets(came.rows.labels, self.portfolio.loss)
         for _ in self.portfolio.add(came.rows, came.clock, came.ticks, target):
             pass
@@ -186,14 +187,16 @@ class Training:
         if (left := reader.unscored()) is not None:
             self._mix(left)
             state = state._replace(scored=state.scored.add(state.run, left.rows))
-        reading, run, scored = state = state._replace(run=train.ended(state.run))
+        state = state._replace(run=train.ended(state.run))
+        reading, run, _ = state
         if not run.log.pages:
             raise ValueError("nothing was learnt: no row could be used, or no label has come yet")
         if self.portfolio is not None and not self.job.label_delay:
             self.portfolio.end()
         self._tell(1.0, "writing")
-        results = results_of(self.job, self.inputs, reading, self.names, run, scored, self.portfolio)
-        save(self._model(state), self.folder / MODEL)
+        model = self._model(state)
+        results = results_of(self.job, self.inputs, reading, self.names, model)
+        save(model, self.folder / MODEL)
         put_text(self.folder / VISITS, visits_table(self.job, reading, run))
         put_text(self.folder / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
         return results
@@ -205,7 +208,7 @@ class Training:
         self.told = now
         loss = float("nan")
         if self.portfolio is not None:
-            loss = self.portfolio.loss_so_far()
+            loss = mean_loss(self.portfolio)
         elif self.state is not None and self.state.run.log.pages:
             loss = self.state.run.progressive_loss()
         self.tell(News(share, self.learnt, now - self.began, loss, block, what))

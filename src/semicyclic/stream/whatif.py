@@ -13,7 +13,9 @@ import numpy as np
 
 from semicyclic.data.features import Names
 from semicyclic.method import train
+from semicyclic.method.loss import hinge
 from semicyclic.method.model import Pluralistic
+from semicyclic.method.pack import encode
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Schedule
 from semicyclic.stream.folder import CHECKPOINT, State, read_log
@@ -133,15 +135,8 @@ def scored(model: Pluralistic, rows: Any) -> dict[str, float]:
     if not model.classes:
         miss = score.astype(np.float64) - np.asarray(rows.labels, np.float64)
         return {"mse": float((miss**2).mean()), "mae": float(np.abs(miss).mean())}
-    known = np.array([str(each) for each in model.classes])
-    own = np.array([str(each) for each in np.asarray(rows.labels).tolist()])
-    match = own[:, None] == known[None, :]
-    if not match.any(axis=1).all():
-        strange = own[~match.any(axis=1)][0]
-        raise ValueError(f"--data: a label is {strange!r}, and the classes are {', '.join(known)}")
-    code = match.argmax(axis=1)
-    target = 2.0 * code - 1.0 if model.loss.outputs == 1 else code.astype(float)
+    target, _ = encode(rows.labels, model.loss, model.classes)
     loss = model.loss.value(score.astype(np.float64), target)
-    told = (score > 0).astype(int) if model.loss.outputs == 1 else score.argmax(axis=1)
-    name = "hinge_loss" if model.loss.name == "hinge" else "log_loss"
-    return {name: float(np.mean(loss)), "accuracy": float((told == code).mean())}
+    right = score.argmax(axis=1) == target if model.loss.outputs > 1 else (score > 0) == (target > 0)
+    name = "hinge_loss" if model.loss == hinge else "log_loss"
+    return {name: float(np.mean(loss)), "accuracy": float(right.mean())}

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.how import How
 from semicyclic.adapters.sklearn.places import Calendar
+from semicyclic.choose.mixture import chosen, model_weights
 from semicyclic.choose.portfolio import Portfolio
 from semicyclic.method import train
 from semicyclic.method.evaluate import Matrix, matrix
@@ -86,11 +87,11 @@ class Fitted:
             portfolio = deepcopy(portfolio)
             portfolio.end()
         kind = self.sample.values.dtype
-        weights, run = portfolio.model_weights().astype(kind), self.run_by_now
+        weights, run = model_weights(portfolio).astype(kind), self.run_by_now
         unseen = np.flatnonzero(self.share == 0)
         if len(unseen):
             weights[unseen] = np.tensordot(self.share.astype(kind), weights, axes=1)
-        about = {"read_out": "auto", "rows": portfolio.rows, "chosen": portfolio.chosen()}
+        about = {"read_out": "auto", "rows": portfolio.rows, "chosen": chosen(portfolio)}
         codes = run.classes
         return Pluralistic(weights, run.schedule, run.loss, codes, tuple(unseen.tolist()), None, about)
 

@@ -12,9 +12,10 @@ from semicyclic.adapters.sklearn.how import AUTO, Given, How
 from semicyclic.adapters.sklearn.order import order_of
 from semicyclic.adapters.sklearn.places import Calendar, Placed, calendar_of, check_known
 from semicyclic.adapters.sklearn.remarks import say_what_is_unseen, say_what_may_be_wrong
+from semicyclic.choose.arrivals import targets
 from semicyclic.choose.calendar import calendar_of as times_of
 from semicyclic.choose.form import form_of
-from semicyclic.choose.portfolio import Portfolio, targets
+from semicyclic.choose.portfolio import Portfolio
 from semicyclic.method import train
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import nothing, pack
@@ -119,7 +120,6 @@ def _portfolio(how: How, given: Given, calendar: Calendar, rows: Rows) -> Portfo
 def _met(portfolio: Portfolio, loss: Loss, came: tuple[Rows, Array | None]) -> Portfolio:
     """The same, when rows have come."""
     rows, ticks = came
-    assert rows.labels is not None
     count = portfolio.rows + np.arange(len(rows))
     clock = count if ticks is None else ticks
     if ticks is None and portfolio.form.calendar.blocks > 1 and rows.cycle is None:
