@@ -1,0 +1,38 @@
+"""For Flower: `Pluralistic`, a strategy that wraps any other and keeps a model for every block.
+
+strategy = Pluralistic(FedAvg(), Schedule.daily(6))
+strategy.start(grid, arrays, num_rounds=100)
+strategy.models().save("models.safetensors")
+"""
+
+import os
+
+# Before Flower is imported: it reads them then. Whoever wants these sets them to something else.
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
+os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
+os.environ.setdefault("FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION", "1")
+
+try:
+    import flwr  # noqa: F401
+except ImportError:
+    raise ImportError(
+        "federated training needs Flower, which is not installed: pip install 'semicyclic[flower]'"
+    ) from None
+
+from semicyclic.adapters.flower.clock import FastClock, RoundClock, WallClock
+from semicyclic.adapters.flower.grid import InProcess, identity
+from semicyclic.adapters.flower.models import BlockModels
+from semicyclic.adapters.flower.selection import Selection
+from semicyclic.adapters.flower.strategy import Chains, Pluralistic
+
+__all__ = [
+    "BlockModels",
+    "Chains",
+    "FastClock",
+    "InProcess",
+    "Pluralistic",
+    "RoundClock",
+    "Selection",
+    "WallClock",
+    "identity",
+]

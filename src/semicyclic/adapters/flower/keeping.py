@@ -1,0 +1,265 @@
+"""A run on disk: after every round, so that a server which is killed goes on where it was.
+
+    state.json                  what there is, and in which file its latest version stands
+    models-R.safetensors        the models after round R
+    sums-R.safetensors          the open visits' means, the strategies' own state and the hedge, after round R
+    blocks-R.safetensors        the means of blocks whose visit has ended before round R
+    rounds.jsonl                a line for every round
+
+Files are written under new names, then `state.json` is replaced in one step; what it no longer names is
+removed. A round writes what it has changed, so its cost does not depend on the number of blocks.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import MetricRecord
+from flwr.serverapp.strategy import Result
+
+from semicyclic.adapters.flower.averages import Averages, Mean, Part
+from semicyclic.adapters.flower.coding import record
+from semicyclic.adapters.flower.insides import dump, load
+from semicyclic.adapters.flower.rounds import Round
+from semicyclic.method.bets import Bets
+from semicyclic.store.safely import put, put_text, sweep
+
+if TYPE_CHECKING:
+    from semicyclic.adapters.flower.strategy import Pluralistic
+
+NDArray = npt.NDArray[Any]
+FORMAT = "semicyclic-federated-1"
+STATE, ROUNDS = "state.json", "rounds.jsonl"
+
+
+class Keeper:
+    """The folder of a run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.files: dict[str, str] = {}
+        self.weights: dict[str, Any] = {}
+        self.length = 0
+
+    def keep(self, strategy: "Pluralistic", this: Round) -> None:
+        """Put a round's changes into the folder; in one step they count."""
+        number = this.number
+        models, sums, blocks = self._changes(strategy, this)
+        for word, pieces in (("models", models), ("sums", sums), ("blocks", blocks)):
+            if not pieces:
+                continue
+            file = f"{word}-{number}.safetensors"
+            put(self.folder / file, {key: _whole(value) for key, value in pieces.items()}, {"format": FORMAT})
+            for key in pieces:
+                self.files[key.split("|")[0]] = file
+        if this.moved:
+            for kind, name in strategy.moving(this.block):
+                self.files[f"last/{kind}/{this.block}"] = self.files[f"current/{name}"]
+                self.weights[f"last/{kind}/{this.block}"] = name
+        self._log(this)
+        told = {
+            "format": FORMAT,
+            "settings": settings(strategy),
+            "seed": strategy.seed,
+            "round": number,
+            "instant": this.instant,
+            "rounds_bytes": self.length,
+            "total": strategy.total,
+            "weights": self.weights,
+            "files": self.files,
+            "insides": {name: dump(inner)[0] for name, inner in strategy.inner.items()},
+            "latest": sorted(strategy.directory.latest.items()) if strategy.selection.separation else [],
+        }
+        put_text(self.folder / STATE, json.dumps(told, sort_keys=True))
+        self._tidy()
+
+    def _log(self, this: Round) -> None:
+        """Add a line; what a killed server has added after its last state goes."""
+        with open(self.folder / ROUNDS, "ab") as log:
+            log.truncate(self.length)
+            log.seek(self.length)
+            log.write(json.dumps(this.told()).encode() + b"\n")
+            self.length = log.tell()
+
+    def _changes(self, strategy: "Pluralistic", this: Round) -> tuple[dict[str, NDArray], ...]:
+        """The arrays that a round has changed, by piece and name: `piece|name`."""
+        models: dict[str, NDArray] = {}
+        sums: dict[str, NDArray] = {}
+        blocks: dict[str, NDArray] = {}
+        moving = strategy.moving(this.block)
+        for _, name in moving:
+            if this.moved or f"current/{name}" not in self.files:
+                for key, value in strategy.current[name].values.items():
+                    models[f"current/{name}|{key}"] = value
+            for key, value in dump(strategy.inner[name])[1].items():
+                sums[f"inner/{name}|{key}"] = value
+        if strategy.bets is not None:
+            for field, value in zip(Bets._fields[1:], strategy.bets[1:], strict=True):
+                sums[f"bets|{field}"] = value
+        for kind, averages in strategy.averages.items():
+            self._add_mean(sums, f"open/{kind}", averages, averages.open)
+            self.weights[f"open/{kind}"] = [averages.place, averages.open.weight]
+        for kind, block in this.closed:
+            averages = strategy.averages[kind]
+            whole = averages.total[block]
+            assert whole is not None
+            self._add_mean(blocks, f"total/{kind}/{block}", averages, whole)
+            self.weights[f"total/{kind}/{block}"] = whole.weight
+            parts = averages.recent[block]
+            self.weights[f"recent/{kind}/{block}"] = [[part.cycle, part.mean.weight] for part in parts]
+            for number, part in enumerate(parts):
+                self._add_mean(blocks, f"recent/{kind}/{block}", averages, part.mean, f"{number}|")
+        return models, sums, blocks
+
+    @staticmethod
+    def _add_mean(
+        pieces: dict[str, NDArray], piece: str, averages: Averages, mean: Mean, before: str = ""
+    ) -> None:
+        for name, value in zip(averages.layout.names, mean.values, strict=False):
+            pieces[f"{piece}|{before}{name}"] = value
+
+    def _tidy(self) -> None:
+        """Remove what a state that has been replaced had named."""
+        named = set(self.files.values())
+        for path in self.folder.glob("*-*.safetensors"):
+            if path.name not in named:
+                path.unlink(missing_ok=True)
+
+    def restore(self, strategy: "Pluralistic", result: Result) -> int:
+        """Bring a strategy to where the folder's run was; the number of rounds done, 0 if there is none."""
+        path = self.folder / STATE
+        sweep(path)
+        if not path.exists():
+            return 0
+        told = _read(path)
+        for name, value in settings(strategy).items():
+            if told["settings"].get(name) != value:
+                raise ValueError(
+                    f"{self.folder}: the run there has another {name}, {_short(told['settings'].get(name))}, "
+                    f"not {_short(value)}: give the same settings, or another folder"
+                )
+        if strategy.seed is not None and strategy.seed != told["seed"]:
+            raise ValueError(f"{self.folder}: the run there has seed {told['seed']}, not {strategy.seed}")
+        strategy.seed = told["seed"]
+        strategy.clock.resume(told["instant"])
+        strategy.total = told["total"]
+        self.files, self.weights, self.length = told["files"], told["weights"], told["rounds_bytes"]
+        strategy.directory.latest = {int(device): int(instant) for device, instant in told["latest"]}
+        self._fill(strategy, told, _Pieces(self.folder, self.files))
+        self._tell(result)
+        return int(told["round"])
+
+    def _fill(self, strategy: "Pluralistic", told: dict[str, Any], pieces: "_Pieces") -> None:
+        from semicyclic.adapters.flower.strategy import Model
+
+        assert strategy.layout is not None
+        names = strategy.layout.names
+
+        def model(piece: str, inside: str) -> Model:
+            held = pieces.get(piece, inside)
+            found = {key: held[key] for key in names}
+            return Model(record(found), found)
+
+        for name in strategy.inner:
+            if f"current/{name}" in self.files:
+                strategy.current[name] = model(f"current/{name}", f"current/{name}")
+            load(strategy.inner[name], told["insides"][name], pieces.get(f"inner/{name}"))
+        if strategy.bets is not None and "bets" in self.files:
+            held = pieces.get("bets")
+            strategy.bets = Bets(strategy.bets.rule, *(held[name] for name in Bets._fields[1:]))
+        for kind, averages in strategy.averages.items():
+            place, weight = self.weights[f"open/{kind}"]
+            averages.place = None if place is None else (place[0], place[1])
+            held = pieces.get(f"open/{kind}")
+            averages.open = Mean([held[name] for name in names] if weight else [], weight)
+            for block in range(strategy.schedule.blocks):
+                if f"total/{kind}/{block}" in self.files:
+                    held = pieces.get(f"total/{kind}/{block}")
+                    values = [held[name] for name in names]
+                    averages.total[block] = Mean(values, self.weights[f"total/{kind}/{block}"])
+                    held = pieces.get(f"recent/{kind}/{block}")
+                    averages.recent[block] = [
+                        Part(cycle, Mean([held[f"{number}|{name}"] for name in names], each))
+                        for number, (cycle, each) in enumerate(self.weights[f"recent/{kind}/{block}"])
+                    ]
+                last = f"last/{kind}/{block}"
+                if kind in strategy.last and last in self.files:
+                    strategy.last[kind][block] = model(last, f"current/{self.weights[last]}").values
+
+    def _tell(self, result: Result) -> None:
+        """What earlier rounds have measured, for the result."""
+        with open(self.folder / ROUNDS, "rb") as file:
+            lines = file.read(self.length).splitlines()
+        for line in lines:
+            told = json.loads(line)
+            number = told["number"]
+            for name, place in (
+                ("train", result.train_metrics_clientapp),
+                ("evaluate", result.evaluate_metrics_clientapp),
+                ("server", result.evaluate_metrics_serverapp),
+            ):
+                if name in told:
+                    place[number] = MetricRecord(told[name])
+
+
+class _Pieces:
+    """The arrays of a folder, by piece."""
+
+    def __init__(self, folder: Path, files: dict[str, str]) -> None:
+        self.folder, self.files = folder, files
+        self.held: dict[str, dict[str, NDArray]] = {}
+
+    def get(self, piece: str, inside: str | None = None) -> dict[str, NDArray]:
+        """The arrays of a piece by name; `inside` is what it is called in its file, if otherwise."""
+        from safetensors import SafetensorError
+        from safetensors.numpy import load_file
+
+        file = self.files.get(piece)
+        if file is None:
+            return {}
+        if file not in self.held:
+            try:
+                self.held[file] = load_file(self.folder / file)
+            except (SafetensorError, OSError) as error:
+                raise ValueError(f"{self.folder / file}: it cannot be read: {error}") from None
+        before = f"{inside or piece}|"
+        return {
+            key.removeprefix(before): value
+            for key, value in self.held[file].items()
+            if key.startswith(before)
+        }
+
+
+def settings(strategy: "Pluralistic") -> dict[str, Any]:
+    """What must be the same for a run to go on."""
+    layout = strategy.layout
+    assert layout is not None
+    return {
+        "schedule": strategy.schedule.to_json(),
+        "chains": strategy.chains.name,
+        "strategy": type(next(iter(strategy.inner.values()))).__name__,
+        "tail": strategy.tail,
+        "arrays": [[name, list(shape), str(dtype)] for name, shape, dtype in zip(*layout, strict=True)],
+    }
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        told = json.loads(path.read_bytes())
+    except ValueError as error:
+        raise ValueError(f"{path}: it cannot be read: {error}") from None
+    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        raise ValueError(f"{path}: not the state of a federated run")
+    return told
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) < 120 else text[:117] + "..."
+
+
+def _whole(value: NDArray) -> NDArray:
+    return np.ascontiguousarray(value).reshape(np.shape(value))

@@ -1,0 +1,227 @@
+"""Who takes part in a round: so many of those that are available now, and nobody is waited for for ever."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from semicyclic.adapters.flower.models import distribution, uniform
+from semicyclic.adapters.flower.screening import Rejected
+
+NDArray = npt.NDArray[Any]
+# A node that does not answer is asked so many times what it is like.
+TRIES = 2
+# How often a server looks for replies, in seconds.
+LOOK = 0.1
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How a round chooses its nodes.
+
+    wanted: k, the replies that end a round. All available nodes are asked if it is None.
+    invited: n >= k, how many are asked, so that stragglers are not missed; k if not given.
+    deadline: seconds after which a round goes on with what has come; the loop's own time limit, if None.
+    least, patience: a round begins when so many nodes are connected, or after so many seconds with those
+        that are; nodes that are asked what they are like have as long to answer.
+    separation: the least time between two participations of a node, by the run's clock.
+    ask: ask nodes that are new for their availability (`app.query()`), and choose in each block in
+        proportion to it. Otherwise all nodes that are connected count alike.
+    """
+
+    wanted: int | None = None
+    invited: int | None = None
+    deadline: float | None = None
+    least: int = 1
+    patience: float = 10.0
+    separation: timedelta | None = None
+    ask: bool = False
+
+    def __post_init__(self) -> None:
+        if self.wanted is not None and self.wanted < 1:
+            raise ValueError(f"wanted={self.wanted}: must be at least 1")
+        if self.invited is not None and (self.wanted is None or self.invited < self.wanted):
+            raise ValueError(f"invited={self.invited}: must be at least wanted={self.wanted}")
+        if self.deadline is not None and not self.deadline > 0:
+            raise ValueError(f"deadline={self.deadline}: must be positive, in seconds")
+        if self.least < 1 or not self.patience >= 0:
+            raise ValueError(
+                f"least={self.least}, patience={self.patience}: at least 1 node, at least 0 seconds"
+            )
+
+
+class Profile(NamedTuple):
+    """What a node says of itself: its availability over blocks, its zone, and a number that names it.
+
+    The number outlives a restart of the server, which node ids may not; replies are put into its order.
+    """
+
+    availability: NDArray
+    zone: str
+    device: int
+
+
+class Pace(NamedTuple):
+    """How time passes while a server waits: really, or as a simulated fleet has it.
+
+    now: seconds. wait: until something may have happened, at most so many seconds. forget: replies to these
+    messages will not be asked for any more.
+    """
+
+    now: Callable[[], float]
+    wait: Callable[[float], None]
+    forget: Callable[[Iterable[str]], None]
+
+
+def _sleep(most: float) -> None:
+    time.sleep(min(LOOK, most))
+
+
+def _nothing(message_ids: Iterable[str]) -> None:
+    """Flower forgets by itself."""
+
+
+REAL = Pace(time.monotonic, _sleep, _nothing)
+
+
+class Directory:
+    """Whom the server knows, and when they took part last."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+        self.profiles: dict[int, Profile] = {}
+        self.refused: set[int] = set()
+        self.tries: dict[int, int] = {}
+        # By device: node ids change when a server is started again.
+        self.latest: dict[int, int] = {}
+
+    def name(self, node: int) -> int:
+        """The number of a node: what it says itself, or else its id."""
+        known = self.profiles.get(node)
+        return node if known is None else known.device
+
+    def meet(self, grid: Grid, nodes: Iterable[int], deadline: float) -> list[Rejected]:
+        """Ask nodes that are new for their profiles; those that are wrong are refused."""
+        new = [
+            node
+            for node in nodes
+            if node not in self.profiles and node not in self.refused and self.tries.get(node, 0) < TRIES
+        ]
+        if not new:
+            return []
+        content = RecordDict({"config": ConfigRecord({"blocks": self.blocks})})
+        asked = [Message(content, node, MessageType.QUERY) for node in new]
+        for node in new:
+            self.tries[node] = self.tries.get(node, 0) + 1
+        rejected = []
+        for reply in gather(grid, asked, None, deadline):
+            node = reply.metadata.src_node_id
+            if reply.has_error():
+                # An app without a query: available whenever it is connected.
+                self.tries[node] = TRIES
+                continue
+            try:
+                self.profiles[node] = _profile(reply.content, self.blocks, node)
+            except ValueError as error:
+                self.refused.add(node)
+                rejected.append(Rejected(node, "profile", str(error)))
+        return rejected
+
+    def pick(
+        self, nodes: Sequence[int], how: Selection, place: tuple[int, int], rng: np.random.Generator
+    ) -> list[int]:
+        """The nodes of a round that begins at an instant, in a block: `place` is (instant, block)."""
+        instant, block = place
+        apart = 0 if how.separation is None else how.separation // timedelta(microseconds=1)
+        rested = list(nodes)
+        if apart:
+            rested = [
+                node
+                for node in rested
+                if instant - self.latest.get(self.name(node), instant - apart) >= apart
+            ]
+        if self.refused:
+            rested = [node for node in rested if node not in self.refused]
+        rested.sort(key=self.name if self.profiles else None)
+        count = how.invited or how.wanted
+        if how.ask:
+            chance = np.array([self.availability(node)[block] for node in rested])
+            rested = [node for node, share in zip(rested, chance, strict=True) if share > 0]
+            chance = chance[chance > 0]
+        if count is None or count >= len(rested):
+            return rested
+        if not how.ask:
+            picked = rng.choice(len(rested), count, replace=False)
+        else:
+            picked = rng.choice(len(rested), count, replace=False, p=chance / chance.sum())
+        return [rested[i] for i in sorted(picked)]
+
+    def availability(self, node: int) -> NDArray:
+        """What a node says of itself, or all blocks alike."""
+        known = self.profiles.get(node)
+        return uniform(self.blocks) if known is None else known.availability
+
+    def took_part(self, nodes: Iterable[int], instant: int) -> None:
+        """Remember when nodes were last asked to work."""
+        for node in nodes:
+            self.latest[self.name(node)] = instant
+
+
+def present(grid: Grid, least: int, patience: float) -> list[int]:
+    """The nodes that are connected, when there are so many of them or the time is up."""
+    pace: Pace = getattr(grid, "pace", REAL)
+    end = pace.now() + patience
+    while len(there := list(grid.get_node_ids())) < least:
+        left = end - pace.now()
+        if left <= 0:
+            break
+        pace.wait(left)
+    return there
+
+
+def gather(grid: Grid, messages: Iterable[Message], wanted: int | None, deadline: float) -> list[Message]:
+    """Send messages and return what has come when each group has `wanted` replies (all, if None).
+
+    Groups are the chains of a run. After the deadline, in seconds, nothing more is waited for.
+    """
+    pace: Pace = getattr(grid, "pace", REAL)
+    asked = list(messages)
+    groups = Counter(message.metadata.group_id for message in asked)
+    missing = {group: count if wanted is None else min(wanted, count) for group, count in groups.items()}
+    waiting = {str(each) for each in grid.push_messages(asked) if each}
+    end = pace.now() + deadline
+    replies: list[Message] = []
+    while waiting and any(count > 0 for count in missing.values()):
+        for reply in grid.pull_messages(waiting):
+            waiting.discard(reply.metadata.reply_to_message_id)
+            replies.append(reply)
+            if not reply.has_error():
+                missing[reply.metadata.group_id] -= 1
+        left = end - pace.now()
+        if left <= 0:
+            break
+        if waiting and any(count > 0 for count in missing.values()):
+            pace.wait(left)
+    pace.forget(waiting)
+    return replies
+
+
+def _profile(content: RecordDict, blocks: int, node: int) -> Profile:
+    """The profile in a node's answer."""
+    records = list(content.config_records.values())
+    if len(records) != 1:
+        raise ValueError(f"it answered with {len(records)} records, not one")
+    told = records[0]
+    profile, zone, device = told.get("profile"), told.get("zone", "UTC"), told.get("device", node)
+    if not isinstance(profile, list) or any(isinstance(each, str | bytes) for each in profile):
+        raise ValueError(f"its profile is {profile!r}: a list of numbers is expected")
+    if not isinstance(zone, str) or not isinstance(device, int) or isinstance(device, bool):
+        raise ValueError(f"its zone is {zone!r} and its device {device!r}: a name and a number are expected")
+    return Profile(distribution(profile, blocks), zone, device)

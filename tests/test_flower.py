@@ -1,0 +1,675 @@
+"""`Pluralistic` on Flower: it is the paper's chain, whatever strategy is inside and whatever clients send."""
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import strategy as known
+from flwr.serverapp.strategy import Strategy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import semicyclic as sc
+from semicyclic.adapters.flower import BlockModels, FastClock, WallClock, identity
+from semicyclic.adapters.flower.averages import Averages, Layout
+from semicyclic.adapters.flower.coding import decode, encode
+from tests.fleets import (
+    HOURS,
+    SCHEDULE,
+    START,
+    WIDTH,
+    Chains,
+    InProcess,
+    Pluralistic,
+    RoundClock,
+    Selection,
+    client,
+    fedavg,
+    honest,
+    initial,
+    run,
+    sent,
+    strategy,
+    told,
+)
+
+ROUNDS = 60
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(ROUNDS, 5)), (RNG.random(ROUNDS) < 0.5).astype(float)
+
+
+def one_row_a_round() -> ClientApp:
+    """A client that makes one step of the logistic loss on the row of the round."""
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:  # noqa: ARG001
+        row = told(message, "server-round") - 1
+        w = sent(message)["w"]
+        x = np.r_[X[row], 1.0]
+        score = float(x @ w)
+        loss = float(np.logaddexp(0.0, score) - Y[row] * score)
+        after = w - 0.5 * (1 / (1 + np.exp(-score)) - Y[row]) * x
+        metrics = MetricRecord({"num-examples": 1, "loss-before": loss})
+        return Message(
+            RecordDict({"arrays": ArrayRecord({"w": Array(after)}), "m": metrics}), reply_to=message
+        )
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("chains", "method"),
+    [(Chains.SHARED, "pluralistic"), (Chains.SEPARATE, "separate"), (Chains.HEDGED, "hedged")],
+)
+def test_one_client_and_one_step_a_round_are_the_chain_of_the_paper(chains: Chains, method: str) -> None:
+    rows = sc.Rows(X, Y, when=[START + HOURS * i for i in range(ROUNDS)], dtype=np.float64)
+    whole = getattr(sc.train, method)(rows, SCHEDULE, loss=sc.loss.logistic, step_size=0.5, batch_size=1)
+    found = strategy(chains=chains, selection=Selection(1), tail=3)
+    with identity():
+        found.start(InProcess(one_row_a_round(), 7), ArrayRecord({"w": Array(np.zeros(6))}), ROUNDS)
+    for ours, theirs in (
+        (found.models(), whole.mean()),
+        (found.lasts(), whole.last()),
+        (found.tails(3), whole.tail(cycles=3)),
+        (found.tails(1), whole.tail(cycles=1)),
+    ):
+        np.testing.assert_allclose(np.stack([m["w"] for m in ours.models]), theirs.weights[:, 0], atol=1e-12)
+    if chains is Chains.SHARED:
+        single = sc.train.consensus(rows, SCHEDULE, loss=sc.loss.logistic, step_size=0.5, batch_size=1)
+        np.testing.assert_allclose(found.consensus()["w"], single.mean().weights[0, 0], atol=1e-12)
+
+
+# ------------------------------------------------------------------------------- averages
+
+
+steps = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), max_size=25)
+
+
+@given(steps, st.integers(1, 4), st.integers(0, 2**32))
+def test_block_means_and_tails_are_what_their_names_say(places: list[Any], tail: int, seed: int) -> None:
+    places = sorted(places, key=lambda place: place[0])
+    layout = Layout(("a", "n"), ((2, 1), (3,)), (np.dtype(np.float64), np.dtype(np.float64)))
+    averages = Averages(layout, 3, tail)
+    rng = np.random.default_rng(seed)
+    models = [{"a": rng.normal(size=(2, 1)), "n": rng.normal(size=3)} for _ in places]
+    for place, model in zip(places, models, strict=True):
+        averages.record(place, [(0.25, model), (0.75, model)])
+    for block in range(3):
+        mine = [(place[0], model) for place, model in zip(places, models, strict=True) if place[1] == block]
+        mean, recent = averages.means()[block], averages.tails(tail)[block]
+        if not mine:
+            assert mean is None
+            assert recent is None
+            continue
+        last = sorted({cycle for cycle, _ in mine})[-tail:]
+        for found, chosen in ((mean, mine), (recent, [each for each in mine if each[0] in last])):
+            assert found is not None
+            assert found.weight == len(chosen)
+            for value, name in zip(found.values, layout.names, strict=True):
+                np.testing.assert_allclose(value, np.mean([m[name] for _, m in chosen], axis=0), atol=1e-12)
+
+
+def test_large_single_precision_models_are_averaged_well() -> None:
+    size = 100_003
+    layout = Layout.of({"w": np.zeros(size, np.float32)})
+    averages, total, rng = Averages(layout, 2, 1), np.zeros(size), np.random.default_rng(1)
+    for step in range(40):
+        w = (1000 + rng.normal(size=size)).astype(np.float32)
+        averages.record((step // 4, 0), [(1.0, {"w": w})])
+        total += w
+    mean = averages.means()[0]
+    assert mean is not None
+    np.testing.assert_allclose(mean.values[0], total / 40, rtol=3e-7)
+
+
+def test_whole_numbers_and_truth_values_are_averaged_as_such() -> None:
+    model = {"count": np.array(7, np.int64), "mask": np.array([True, False]), "w": np.zeros(2, np.float16)}
+    layout = Layout.of(model)
+    averages = Averages(layout, 1, 0)
+    averages.record((0, 0), [(1.0, model)])
+    averages.record((0, 0), [(1.0, {**model, "count": np.array(8, np.int64)})])
+    averages.record((0, 0), [(1.0, {**model, "count": np.array(8, np.int64)})])
+    mean = averages.means()[0]
+    assert mean is not None
+    found = layout.cast(mean.values)
+    assert found["count"] == 8
+    assert found["count"].dtype == np.int64
+    assert found["mask"].tolist() == [True, False]
+    assert found["w"].dtype == np.float16
+
+
+# ----------------------------------------------------------------------- any strategy inside
+
+
+INNER: dict[str, Callable[[], Strategy]] = {
+    "FedAvg": fedavg,
+    "FedAdam": lambda: known.FedAdam(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1),
+    "FedYogi": lambda: known.FedYogi(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1),
+    "FedAvgM": lambda: known.FedAvgM(
+        fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, server_momentum=0.5
+    ),
+    "FedProx": lambda: known.FedProx(
+        fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, proximal_mu=0.1
+    ),
+    "FedMedian": lambda: known.FedMedian(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1),
+    "private": lambda: known.DifferentialPrivacyServerSideFixedClipping(fedavg(), 0.1, 1.0, 6),
+    "adaptive": lambda: known.DifferentialPrivacyServerSideAdaptiveClipping(
+        fedavg(), noise_multiplier=0.1, num_sampled_clients=6
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_any_strategy_goes_its_own_way_inside(name: str) -> None:
+    """Flower's own loop around our strategy, and around the bare one: the same models, sample by sample."""
+    seen: dict[int, Any] = {}
+
+    def look(number: int, arrays: ArrayRecord) -> None:
+        seen[number] = {key: array.numpy() for key, array in arrays.items()}
+
+    seed = None if name in ("private", "adaptive") else 5
+    found = strategy(INNER[name](), seed=seed)
+    with identity():
+        Strategy.start(found, InProcess(client(), 6), initial(), 24, evaluate_fn=look)
+    wrapped = dict(seen)
+    for block in range(4):
+        # The model in force in round r is the one after round r - 1.
+        mine = [wrapped[number - 1] for number in range(1, 25) if (2 * (number - 1) % 24) // 6 == block]
+        for key in ("w", "b"):
+            np.testing.assert_allclose(
+                found.models().models[block][key], np.mean([each[key] for each in mine], axis=0), atol=1e-12
+            )
+    if seed is None:
+        return
+    with identity():
+        INNER[name]().start(InProcess(client(), 6), initial(), 24, evaluate_fn=look)
+    for number in range(25):
+        for key in ("w", "b"):
+            np.testing.assert_allclose(wrapped[number][key], seen[number][key], atol=1e-12)
+
+
+def test_blocks_have_the_servers_state_for_themselves() -> None:
+    """Separate chains with momentum: each as if its rounds were the only ones."""
+    found = strategy(INNER["FedAvgM"](), chains=Chains.SEPARATE)
+    run(found, 24)
+    for block in range(4):
+        app = client()
+        mine = [number for number in range(1, 25) if (2 * (number - 1) % 24) // 6 == block]
+        with identity():
+            grid, arrays = InProcess(app, 6), initial()
+            inner = INNER["FedAvgM"]()
+            for number in mine:
+                asked = inner.configure_train(number, arrays, ConfigRecord(), grid)
+                arrays = inner.aggregate_train(number, grid.send_and_receive(asked))[0] or arrays
+        np.testing.assert_allclose(found.lasts().models[block]["w"], arrays["w"].numpy(), atol=1e-12)
+
+
+def test_the_seed_decides_whom_a_strategy_inside_draws() -> None:
+    found = [strategy(fedavg(fraction_train=0.5), seed=seed) for seed in (3, 3, 4)]
+    for each in found:
+        run(each, 10)
+    same, again, other = (each.lasts().models[0]["w"].tolist() for each in found)
+    assert same == again
+    assert same != other
+
+
+# ------------------------------------------------------------------------------ bad clients
+
+
+def _with(**changes: Any) -> Callable[[Message, dict[str, Any]], RecordDict]:
+    """What an honest client would send, with other arrays, metrics or records."""
+
+    def reply(message: Message, arrays: dict[str, Any]) -> RecordDict:
+        number = told(message, "server-round")
+        content: Any = honest(2, number, arrays)
+        metrics = dict(content["metrics"]) | changes.get("metrics", {})
+        for name in changes.get("without", ()):
+            metrics.pop(name)
+        values = {key: array.numpy() for key, array in content["arrays"].items()}
+        values = {**values, **changes.get("arrays", {})}
+        for name in changes.get("drop", ()):
+            values.pop(name)
+        made: dict[str, Any] = {"arrays": ArrayRecord({key: Array(value) for key, value in values.items()})}
+        made |= changes.get("records", {})
+        return RecordDict({**made, changes.get("named", "metrics"): MetricRecord(metrics)})
+
+    return reply
+
+
+def _raises(message: Message, arrays: dict[str, Any]) -> RecordDict:  # noqa: ARG001
+    raise RuntimeError("out of battery")
+
+
+def _garbage(message: Message, arrays: dict[str, Any]) -> RecordDict:
+    content: Any = _with()(message, arrays)
+    content["arrays"]["w"] = Array("float64", (WIDTH,), "numpy.ndarray", b"\x93NUMPY\x01\x00nonsense")
+    changed: RecordDict = content
+    return changed
+
+
+def _short_of_bytes(message: Message, arrays: dict[str, Any]) -> RecordDict:
+    content: Any = _with()(message, arrays)
+    whole = content["arrays"]["w"]
+    content["arrays"]["w"] = Array("float64", (WIDTH,), "numpy.ndarray", whole.data[:-3])
+    changed: RecordDict = content
+    return changed
+
+
+BAD: dict[str, tuple[str, Any]] = {
+    "nan": ("not finite", _with(arrays={"w": np.array([0.0, np.nan, 0.0, 0.0])})),
+    "infinity": ("not finite", _with(arrays={"w": np.array([0.0, -np.inf, 0.0, 0.0])})),
+    "opposite infinities": ("not finite", _with(arrays={"w": np.array([np.inf, -np.inf, 0.0, 0.0])})),
+    "wrong shape": ("shape", _with(arrays={"w": np.zeros(WIDTH + 1)})),
+    "a shape that broadcasts": ("shape", _with(arrays={"w": np.zeros(1)})),
+    "another name": ("names", _with(arrays={"v": np.zeros(WIDTH)}, drop=["w"])),
+    "an array more": ("names", _with(arrays={"v": np.zeros(WIDTH)})),
+    "an array less": ("names", _with(drop=["b"])),
+    "complex numbers": ("type", _with(arrays={"w": np.zeros(WIDTH, complex)})),
+    "no count": ("count", _with(without=["num-examples"])),
+    "a count of zero": ("count", _with(metrics={"num-examples": 0})),
+    "a negative count": ("count", _with(metrics={"num-examples": -5})),
+    "a count that is nan": ("count", _with(metrics={"num-examples": float("nan")})),
+    "an absurd count": ("count", _with(metrics={"num-examples": 10**15})),
+    "a count beyond all floats": ("count", _with(metrics={"num-examples": 10**400})),
+    "a list of counts": ("count", _with(metrics={"num-examples": [1, 2]})),
+    "a metric that is nan": ("not finite", _with(metrics={"loss-before": float("nan")})),
+    "a metric more": ("names", _with(metrics={"other": 1.0})),
+    "metrics under another name": ("names", _with(named="numbers")),
+    "two models": ("records", _with(records={"second": ArrayRecord({"w": Array(np.zeros(WIDTH))})})),
+    "an app that raises": ("failed", _raises),
+    "garbage": ("unreadable", _garbage),
+    "cut short": ("unreadable", _short_of_bytes),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("chains", [Chains.SHARED, Chains.HEDGED])
+def test_a_bad_client_is_as_if_it_were_not_there(name: str, chains: Chains) -> None:
+    reason, reply = BAD[name]
+    found, without = strategy(chains=chains), strategy(chains=chains)
+    run(found, 8, InProcess(client({2: reply}), 6))
+    run(without, 8, InProcess(client(), 6, online=lambda: [0, 1, 3, 4, 5]))
+    per_round = 2 if chains is Chains.HEDGED else 1
+    assert found.lost()["rejected"] == {reason: 8 * per_round}
+    assert found.lost()["rounds_without_a_step"] == 0
+    for ours, theirs in zip(found.models().models, without.models().models, strict=True):
+        for key in ("w", "b"):
+            assert np.isfinite(ours[key]).all()
+            np.testing.assert_array_equal(ours[key], theirs[key])
+
+
+def test_what_is_left_out_is_logged_with_the_reason() -> None:
+    lines: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    logger, ear = logging.getLogger("flwr"), Listener()
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    logger.addHandler(ear)
+    try:
+        run(strategy(), 1, InProcess(client({2: BAD["wrong shape"][1]}), 6))
+    finally:
+        logger.removeHandler(ear)
+        logger.setLevel(level)
+    assert "round 1: node 4 is left out: array 'w' has shape (5,), not (4,)" in lines
+
+
+@pytest.mark.parametrize("name", ["FedAvg", "FedAvgM"])
+def test_arrays_may_come_in_any_order(name: str) -> None:
+    def turned(message: Message, arrays: dict[str, Any]) -> RecordDict:
+        content: Any = honest(0, told(message, "server-round"), arrays)
+        back = ArrayRecord({key: content["arrays"][key] for key in ("b", "w")})
+        return RecordDict({"arrays": back, "metrics": content["metrics"]})
+
+    found, plain = strategy(INNER[name]()), strategy(INNER[name]())
+    run(found, 8, InProcess(client({0: turned}), 6))
+    run(plain, 8)
+    for ours, theirs in zip(found.models().models, plain.models().models, strict=True):
+        np.testing.assert_array_equal(ours["w"], theirs["w"])
+
+
+def test_a_round_of_bad_clients_alone_changes_nothing() -> None:
+    only = dict.fromkeys(range(6), BAD["nan"][1])
+    found = strategy()
+    run(found, 3, InProcess(client(only), 6))
+    assert found.lost()["rounds_without_a_step"] == 3
+    assert found.lasts().models[0]["w"].tolist() == [0.0] * WIDTH
+    with pytest.raises(ValueError, match="no round has changed the model yet"):
+        found.models()
+
+
+def test_a_strategy_that_makes_infinities_is_taken_back_with_its_state() -> None:
+    """Finite replies can add up to more than a float holds."""
+    huge = _with(arrays={"w": np.full(WIDTH, 1.7e308)}, metrics={"num-examples": 3})
+    inner = known.FedAvgM(
+        fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1, server_momentum=0.9
+    )
+    found = strategy(inner)
+    app = client(dict.fromkeys(range(6), huge))
+    run(found, 2, InProcess(client(), 6))
+    with identity(), np.errstate(all="ignore"):
+        grid = InProcess(app, 6)
+        for number in (3, 4, 5):
+            asked = found.configure_train(number, found.main().record, ConfigRecord(), grid)
+            found.aggregate_train(number, grid.send_and_receive(asked))
+    assert all(np.isfinite(each["w"]).all() for each in found.models().models)
+    assert np.isfinite(found.main().values["w"]).all()
+
+
+# ---------------------------------------------------------------------------------- profiles
+
+
+def _asked(answers: dict[int, Any]) -> ClientApp:
+    app = client()
+
+    @app.query()
+    def query(message: Message, context: Context) -> Message:
+        device = int(context.node_config["partition-id"])
+        answer = answers.get(device, {"profile": [0.25] * 4, "zone": "UTC", "device": device})
+        return Message(RecordDict({"availability": ConfigRecord(answer)}), reply_to=message)
+
+    return app
+
+
+WRONG = {
+    "too short": {"profile": [1.0]},
+    "not a distribution": {"profile": [0.5, 0.5, 0.5, 0.5]},
+    "negative": {"profile": [-0.5, 0.5, 0.5, 0.5]},
+    "nan": {"profile": [float("nan"), 0.5, 0.5, 0.0]},
+    "words": {"profile": ["a", "b", "c", "d"]},
+    "none": {"zone": "UTC"},
+    "a zone that is a number": {"profile": [0.25] * 4, "zone": 3},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_profile_is_refused_and_counted_and_the_rounds_go_on(name: str) -> None:
+    found = strategy(selection=Selection(ask=True))
+    run(found, 5, InProcess(_asked({3: WRONG[name]}), 6))
+    assert found.lost()["rejected"] == {"profile": 1}
+    assert found.lost()["used"] == 25
+    assert found.lost()["rounds_without_a_step"] == 0
+
+
+def test_nodes_are_chosen_in_proportion_to_their_availability() -> None:
+    """Device 0 comes in block 0 alone, device 1 three times as often in block 1 as elsewhere."""
+    answers = {
+        0: {"profile": [1.0, 0.0, 0.0, 0.0], "device": 0},
+        1: {"profile": [1 / 6, 1 / 2, 1 / 6, 1 / 6], "device": 1},
+    }
+    found = strategy(selection=Selection(1, ask=True))
+    chosen: dict[int, list[int]] = {block: [] for block in range(4)}
+    grid = InProcess(_asked(answers), 3)
+    run(found, 1200, grid, on_round=lambda this: chosen[this.block].extend(n - 2 for n in this.nodes))
+    assert 0 not in chosen[1] + chosen[2] + chosen[3]
+    share = np.mean(np.array(chosen[0]) == 0)
+    assert abs(share - 1 / (1 + 1 / 6 + 1 / 4)) < 0.1
+    share = np.mean(np.array(chosen[1]) == 1)
+    assert abs(share - (1 / 2) / (1 / 2 + 1 / 4)) < 0.1
+
+
+def test_clients_that_know_no_query_are_chosen_like_any() -> None:
+    found = strategy(selection=Selection(2, ask=True))
+    run(found, 6, InProcess(client(), 4))
+    assert found.lost()["used"] == 12
+    assert found.lost()["rejected"] == {}
+
+
+# --------------------------------------------------------------------------------- selection
+
+
+def test_a_round_takes_k_of_n_and_waits_for_nobody_beyond_the_deadline() -> None:
+    """Device d needs 10 d seconds: of six asked the first three come; later only as many as are in time."""
+    slow = InProcess(client(), 6, arrival=lambda device, message: 10.0 * device)
+    found = strategy(selection=Selection(3, 6, deadline=45.0))
+    run(found, 4, slow)
+    assert found.lost() | {"used": 12, "no_reply": 12} == found.lost()
+    assert slow.seconds == 4 * 20.0
+    found = strategy(selection=Selection(6, deadline=25.0))
+    run(found, 4, slow)
+    assert found.lost()["used"] == 12
+    assert found.lost()["rounds_without_a_step"] == 0
+
+
+def test_dropouts_and_late_joiners_are_normal() -> None:
+    clock = RoundClock(START, HOURS)
+
+    def online() -> list[int]:
+        return list(range(6)) if clock.instant >= 1704153600_000000 else [0, 1]  # from the second day on
+
+    gone = InProcess(client(), 6, online=online, arrival=lambda device, _: None if device == 1 else 1.0)
+    found = strategy(clock=clock)
+    used: list[int] = []
+    run(found, 14, gone, on_round=lambda this: used.append(this.used))
+    assert used == [1] * 12 + [5] * 2
+
+
+def test_nobody_there_is_a_round_without_a_step() -> None:
+    clock = RoundClock(START, HOURS)
+    empty = InProcess(
+        client(), 6, online=lambda: [0] if clock.instant % 86_400_000_000 < 43_200_000_000 else []
+    )
+    found = strategy(clock=clock)
+    run(found, 24, empty)
+    assert found.lost()["rounds_without_a_step"] == 12
+    assert found.models().fallback == (2, 3)
+    np.testing.assert_allclose(found.models().models[2]["w"], found.consensus()["w"])
+
+
+def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_not_waited_for() -> None:
+    found = strategy(known.FedAvg(fraction_evaluate=0.0, min_available_nodes=50))
+    begin = time.monotonic()
+    notes = []
+    run(found, 2, on_round=lambda this: notes.append(this.note))
+    assert time.monotonic() - begin < 10
+    assert all("lower its min_train_nodes" in note for note in notes)
+    assert found.lost()["rounds_without_a_step"] == 2
+
+
+def test_a_node_rests_between_two_participations() -> None:
+    found = strategy(selection=Selection(1, separation=timedelta(hours=6)))
+    chosen: list[list[int]] = []
+    run(found, 20, InProcess(client(), 4), on_round=lambda this: chosen.append(this.nodes))
+    for number, nodes in enumerate(chosen):
+        assert nodes
+        assert not set(nodes) & {node for earlier in chosen[max(number - 2, 0) : number] for node in earlier}
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"wanted": 0}, "wanted=0: must be at least 1"),
+        ({"wanted": 3, "invited": 2}, "invited=2: must be at least wanted=3"),
+        ({"invited": 2}, "invited=2: must be at least wanted=None"),
+        ({"deadline": 0.0}, "deadline=0.0: must be positive"),
+        ({"least": 0}, "least=0"),
+    ],
+)
+def test_selections_that_cannot_be_are_refused(how: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Selection(**how)
+
+
+# ------------------------------------------------------------------------------------ hedges
+
+
+def test_a_hedge_learns_from_the_losses_that_clients_report() -> None:
+    """The blocks' own chains lose less here: their shares grow, and so do the mixtures towards them."""
+
+    def opposite(message: Message, arrays: dict[str, Any]) -> RecordDict:
+        block = told(message, "block")
+        aim = np.full(WIDTH, 2.0 if block % 2 else -2.0)
+        moved = {"w": arrays["w"] + 0.5 * (aim - arrays["w"]), "b": arrays["b"]}
+        loss = float(np.mean((arrays["w"] - aim) ** 2))
+        metrics = MetricRecord({"num-examples": 1, "loss-before": loss})
+        return RecordDict({"a": ArrayRecord({k: Array(v) for k, v in moved.items()}), "m": metrics})
+
+    for hedge in (None, sc.Prod(bound=20.0, steps=600)):
+        found = strategy(chains=Chains.HEDGED, hedge=hedge)
+        run(found, 240, InProcess(client({0: opposite}), 1))
+        before = 0.5 if hedge is None else strategy(chains=Chains.HEDGED, hedge=hedge).hedge_shares()[:, 1]
+        assert (found.hedge_shares()[:, 1] > (0.9 if hedge is None else 2 * before)).all()
+    own, mixed = found.models(of="own").models[1]["w"], found.models().models[1]["w"]
+    shared = found.models(of="shared").models[1]["w"]
+    assert (shared < mixed).all()
+    assert (mixed < own).all()
+
+
+def test_a_hedge_without_losses_says_what_is_missing() -> None:
+    quiet = {device: _with(without=["loss-before"]) for device in range(6)}
+    with pytest.raises(ValueError, match="does not report 'loss-before'"):
+        run(strategy(chains=Chains.HEDGED), 1, InProcess(client(quiet), 6))
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"hedge": sc.AdaHedge()}, "hedge= is for chains=Chains.HEDGED"),
+        ({"chains": Chains.HEDGED, "hedge": sc.Prod(bound=1.0)}, "steps"),
+        ({"chains": Chains.HEDGED, "hedge": sc.AdaHedge(np.random.default_rng(1))}, "leave coin= out"),
+        ({"tail": -1}, "tail=-1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(how: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        strategy(**how)
+    with pytest.raises(TypeError, match="give a strategy"):
+        Pluralistic("FedAvg", SCHEDULE)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------------------------- read-outs
+
+
+def test_models_are_kept_in_a_file_and_answer_by_the_clock(tmp_path: Path) -> None:
+    found = strategy()
+    run(found, 20)
+    models = found.models()
+    models.save(tmp_path / "models.safetensors")
+    again = BlockModels.load(tmp_path / "models.safetensors")
+    assert again.schedule == SCHEDULE
+    assert again.read_out == "mean"
+    for ours, theirs in zip(models.models, again.models, strict=True):
+        for key in ("w", "b"):
+            np.testing.assert_array_equal(ours[key], theirs[key])
+    at_seven = again.at(datetime(2025, 5, 5, 7, 0, tzinfo=UTC))
+    np.testing.assert_array_equal(at_seven["w"], models.models[1]["w"])
+    mixed = again.personal([0.5, 0.5, 0.0, 0.0])
+    np.testing.assert_allclose(mixed["w"], (models.models[0]["w"] + models.models[1]["w"]) / 2)
+    with pytest.raises(ValueError, match="a profile sums to 2"):
+        again.personal([1.0, 1.0, 0.0, 0.0])
+    (tmp_path / "other").write_bytes(b"no model")
+    with pytest.raises(ValueError, match="not a file of block models"):
+        BlockModels.load(tmp_path / "other")
+    with pytest.raises(ValueError, match="the means of the last 2 cycles"):
+        found.tails(5)
+    with pytest.raises(ValueError, match="this run has shared"):
+        found.models(of="own")
+
+
+def test_the_block_mean_is_sent_to_evaluation_if_asked_for() -> None:
+    seen: list[Any] = []
+
+    def app() -> ClientApp:
+        found = client()
+
+        @found.evaluate()
+        def evaluate(message: Message, context: Context) -> Message:
+            seen.append(sent(message)["w"])
+            bad = int(context.node_config["partition-id"]) == 1
+            metrics: Any = {"num-examples": 2, "accuracy": float("nan") if bad else 0.5}
+            return Message(RecordDict({"m": MetricRecord(metrics)}), reply_to=message)
+
+        return found
+
+    inner = known.FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
+    found = strategy(inner, evaluate_means=True)
+    result = run(found, 5, InProcess(app(), 3))
+    np.testing.assert_allclose(seen[-1], found.models().models[1]["w"])
+    assert found.lost()["rejected"] == {"not finite": 5}
+    assert {key: dict(value) for key, value in result.evaluate_metrics_clientapp.items()} == {
+        number: {"accuracy": 0.5} for number in range(1, 6)
+    }
+
+
+# ------------------------------------------------------------------------------------ coding
+
+
+kinds = st.sampled_from([np.float64, np.float32, np.float16, np.int64, np.uint8, np.bool_, ">f8"])
+
+
+@given(kinds, st.lists(st.integers(0, 4), max_size=3), st.integers(0, 2**31))
+@settings(max_examples=60)
+def test_arrays_are_written_and_read_as_flower_does(kind: Any, shape: list[int], seed: int) -> None:
+    value = np.random.default_rng(seed).integers(0, 2, shape).astype(kind)
+    theirs = Array(value)
+    ours = encode(value)
+    assert (ours.dtype, ours.shape, ours.stype, ours.data) == (
+        theirs.dtype,
+        theirs.shape,
+        theirs.stype,
+        theirs.data,
+    )
+    read = decode(theirs)
+    assert read.dtype == value.dtype
+    np.testing.assert_array_equal(read, value)
+
+
+def test_arrays_in_fortran_order_are_read() -> None:
+    value = np.asfortranarray(np.arange(12.0).reshape(3, 4))
+    np.testing.assert_array_equal(decode(Array(value)), value)
+    np.testing.assert_array_equal(encode(value).numpy(), value)
+
+
+# ------------------------------------------------------------------------------------- clocks
+
+
+def test_clocks_tell_the_time_they_are_made_for() -> None:
+    noon = datetime(2024, 3, 1, 12, tzinfo=UTC)
+    ticks = [100.0]
+    fast = FastClock(noon, 1440.0, time=lambda: ticks[0])
+    begin = fast.now(1)
+    ticks[0] += 60.0
+    assert fast.now(2) - begin == 86_400_000_000
+    later = fast.instant
+    fast.resume(later)
+    ticks[0] = 5.0
+    assert fast.now(3) == later
+    assert WallClock(lambda: 12.5).now(1) == 12_500_000
+    rounds = RoundClock(noon, timedelta(hours=1))
+    assert rounds.now(25) - rounds.now(1) == 86_400_000_000
+    with pytest.raises(ValueError, match="name its zone"):
+        RoundClock(datetime(2024, 1, 1), timedelta(hours=1))
+    with pytest.raises(ValueError, match="must be positive"):
+        FastClock(noon, 0.0)
+
+
+# ------------------------------------------------------------------------------------- quiet
+
+
+def test_nothing_is_sent_looked_up_or_installed_unless_asked_for() -> None:
+    code = (
+        "import os, semicyclic.adapters.flower as f\n"
+        "print(*(os.environ[n] for n in ('FLWR_TELEMETRY_ENABLED', 'FLWR_DISABLE_UPDATE_CHECK',"
+        " 'FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION')))\n"
+        "from flwr.supercore import telemetry\nprint(telemetry.FLWR_TELEMETRY_ENABLED)\n"
+    )
+    for asked, expected in (({}, "0 1 1\n0\n"), ({"FLWR_TELEMETRY_ENABLED": "1"}, "1 1 1\n1\n")):
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")}
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**plain, **asked}, capture_output=True, text=True, check=True
+        )
+        assert done.stdout == expected
