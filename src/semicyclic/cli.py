@@ -6,6 +6,7 @@ import sys
 from cyclopts import App
 
 from semicyclic.commands.demo import demo
+from semicyclic.commands.federate import federate
 from semicyclic.commands.paper import reproduce, theory
 from semicyclic.commands.questions import backtest, diagnose, what_if
 from semicyclic.commands.streams import inspect, predict, train
@@ -17,7 +18,7 @@ app = App(
     suppress_keyboard_interrupt=False,
     help="Learn from data that arrives in a daily or weekly rhythm: one model for every block.",
 )
-for command in (demo, diagnose, backtest, train, predict, inspect, what_if, reproduce, theory):
+for command in (demo, diagnose, backtest, train, predict, inspect, what_if, federate, reproduce, theory):
     app.command(command)
 
 

@@ -11,14 +11,12 @@ from semicyclic.show.reading import reading
 
 def page(template: str, **values: Any) -> str:
     """Fill a template of this package; all text is escaped, figures excepted."""
-    from jinja2 import DictLoader, Environment
+    from jinja2 import Environment, FunctionLoader
     from markupsafe import Markup
 
     folder = resources.files("semicyclic.show") / "templates"
-    names = ("base.html", "demo.html", "reproduce.html", "hard.html", "backtest.html", "diagnose.html")
-    texts = {name: (folder / name).read_text(encoding="utf-8") for name in names}
     environment = Environment(
-        loader=DictLoader(texts),
+        loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

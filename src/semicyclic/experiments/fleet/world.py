@@ -1,0 +1,187 @@
+"""A fleet: its devices, their data, when they are there, how fast and how reliable they are."""
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.experiments.fleet import availability as available
+from semicyclic.experiments.fleet.availability import Availability
+from semicyclic.experiments.fleet.population import Population, flights, synthetic, tweets
+
+Array = npt.NDArray[Any]
+
+MODELS = ("label-cycle", "cosine", "linear", "flat", "rows")
+# The first day of a simulated fleet.
+START = datetime(2024, 1, 1, tzinfo=UTC)
+# A reply takes some seconds, more on slow devices.
+SECONDS, SPREAD = 5.0, 0.6
+RELIABLE = 0.98
+
+
+KINDS: dict[type, Any] = {str: str, int: int, float: float}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All that a fleet and its training depend on; a Flower app is told the same in its run configuration.
+
+    data: "synthetic", "flights", or the path of a file of tweets. availability: one of MODELS or a path.
+    per_round, invited: k of n. separation: hours between two participations of a device.
+    step_size: of local steps; 0 for .5 / sqrt(local steps). ties: how much speed, amount of data and
+    reliability follow the zone.
+    """
+
+    data: str = "synthetic"
+    availability: str = "label-cycle"
+    devices: int = 1000
+    per_round: int = 20
+    invited: int = 26
+    days: int = 10
+    rounds_per_block: int = 10
+    local_steps: int = 10
+    batch_size: int = 10
+    step_size: float = 0.0
+    skew: float = 0.35
+    turn: float = 0.0
+    ties: float = 0.0
+    deadline: float = 30.0
+    separation: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("devices", "per_round", "days", "rounds_per_block", "local_steps", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{_option(name)} {getattr(self, name)}: must be at least 1")
+        if self.invited < self.per_round:
+            raise ValueError(
+                f"{_option('invited')} {self.invited}: must be at least the {self.per_round} wanted"
+            )
+        for name in ("step_size", "ties", "separation", "seed"):
+            if not 0 <= getattr(self, name) < 2**32:
+                raise ValueError(f"{_option(name)} {getattr(self, name)}: must be 0 or more")
+        if not 0 <= self.skew < 0.5:
+            raise ValueError(f"--skew {self.skew}: must be from 0 to below .5")
+        if not 0 < self.deadline < 1e9:
+            raise ValueError(f"--deadline {self.deadline}: must be positive")
+
+    @property
+    def rate(self) -> float:
+        """The step size of local steps."""
+        return self.step_size or 0.5 / float(np.sqrt(self.local_steps))
+
+    @staticmethod
+    def told(config: Any) -> "Settings":
+        """The settings in a Flower run configuration, whose names have hyphens; others are not looked at."""
+        return _told(tuple(config.items()))
+
+    def config(self) -> dict[str, Any]:
+        """A Flower run configuration that tells the same."""
+        return {each.name.replace("_", "-"): getattr(self, each.name) for each in fields(self)}
+
+
+@lru_cache(maxsize=16)
+def _told(config: tuple[tuple[str, Any], ...]) -> Settings:
+    given = dict(config)
+    found = {}
+    for each in fields(Settings):
+        value = given.get(each.name.replace("_", "-"))
+        if value is not None:
+            found[each.name] = KINDS[type(each.default)](value)
+    return Settings(**found)
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """A fleet made from its settings, the same for the same seed."""
+
+    settings: Settings
+    population: Population
+    availability: Availability
+    profiles: Array
+    latency: Array
+    reliability: Array
+
+    @property
+    def every(self) -> timedelta:
+        """How long a round lasts, so that a day has as many as are wanted."""
+        return timedelta(days=1) / (self.population.schedule.blocks * self.settings.rounds_per_block)
+
+    @property
+    def rounds(self) -> int:
+        return self.settings.days * self.population.schedule.blocks * self.settings.rounds_per_block
+
+    @property
+    def width(self) -> int:
+        """The number of weights, the intercept included."""
+        return int(self.population.rows.width) + 1
+
+    def arrival(self, device: int, number: int) -> float | None:
+        """After how many seconds a device's reply in a round comes; None if it does not."""
+        there, seconds = _weather(self, number)
+        return float(seconds[device]) if there[device] else None
+
+
+@lru_cache(maxsize=4)
+def _weather(world: World, number: int) -> tuple[Array, Array]:
+    """Which devices answer in a round, and after how many seconds."""
+    draw = np.random.default_rng([world.settings.seed, 7, number])
+    there = draw.random(world.population.devices) < world.reliability
+    return there, world.latency * draw.lognormal(0.0, 0.3, world.population.devices)
+
+
+def make(settings: Settings) -> World:
+    """The fleet of some settings; kept, since every device of a process asks for it."""
+    return _made(settings)
+
+
+@lru_cache(maxsize=4)
+def _made(settings: Settings) -> World:
+    rng = np.random.default_rng([settings.seed, 1])
+    population = _population(settings, rng)
+    found = _availability(settings, population, rng)
+    tie = settings.ties * np.cos(population.phase)
+    latency = SECONDS * rng.lognormal(0.0, SPREAD, population.devices) * np.exp(tie)
+    reliability = np.clip(RELIABLE - 0.3 * settings.ties * (1 + np.cos(population.phase)) / 2, 0.05, 1.0)
+    profiles = found.profiles(population.schedule)
+    return World(settings, population, found, profiles, latency, reliability)
+
+
+def _population(settings: Settings, rng: np.random.Generator) -> Population:
+    if settings.data == "synthetic":
+        return synthetic(settings.devices, rng, skew=settings.skew, turn=settings.turn, ties=settings.ties)
+    if settings.data == "flights":
+        return flights(rng)
+    path = Path(settings.data)
+    if not path.exists():
+        raise ValueError(f"{settings.data}: choose synthetic, flights, or a file of tweets that exists")
+    return tweets(path, rng)
+
+
+def _availability(settings: Settings, population: Population, rng: np.random.Generator) -> Availability:
+    zone, home = population.schedule.zone, population.home
+    kind = settings.availability
+    if kind == "flat":
+        return available.flat(population.devices, zone)
+    if kind == "cosine":
+        return available.cosine(home, zone)
+    if kind == "linear":
+        return available.linear(home, zone)
+    if kind == "label-cycle":
+        return available.label_cycle(home, population.schedule)
+    if kind == "rows":
+        if population.own is None:
+            raise ValueError("--availability rows: the synthetic population's rows have no hours")
+        return available.as_rows(population.own, zone)
+    path = Path(kind)
+    if not path.exists():
+        raise ValueError(f"--availability {kind}: choose {', '.join(MODELS)}, or a trace file that exists")
+    return available.traced(path, home, zone, rng)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")

@@ -1,0 +1,265 @@
+"""A federated fleet for people: a table, a page, its figures; from its results and nothing else."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from semicyclic.show.drawing import BLUE, BROWN, FAINT, GREEN, ORANGE, RED, VIOLET, drawing, legend
+from semicyclic.show.figures import Picture, finished
+from semicyclic.show.output import write_report
+from semicyclic.show.report import page
+
+Results = Mapping[str, Any]
+
+SHORT = {
+    "fedavg_last": "FedAvg, current model",
+    "fedavg_average": "FedAvg, mean of all rounds",
+    "pluralistic": "pluralistic",
+    "separate": "separate chains",
+    "hedged": "hedged",
+    "uniform": "always available (ideal)",
+}
+LOOKS = {
+    "fedavg_last": RED,
+    "fedavg_average": ORANGE,
+    "pluralistic": GREEN,
+    "separate": VIOLET,
+    "hedged": BROWN,
+    "uniform": BLUE,
+}
+# What was asked of no one, or came to nothing, and how it is called.
+REASONS = {
+    "failed": "the client failed",
+    "not finite": "values that are not finite",
+    "shape": "arrays of another shape",
+    "names": "other names than the model's",
+    "count": "an absurd number of examples",
+    "profile": "an availability that is none",
+    "records": "other records than expected",
+    "unreadable": "arrays that cannot be read",
+    "type": "arrays that are not numbers",
+}
+
+
+def write(out: Path, results: Results) -> None:
+    """Figures, report and results; the results last."""
+    pictures = [_availability(results), _final(results), _days(results), _matrix(results)]
+    text = page(
+        "federate.html",
+        results=results,
+        pictures={picture.name: picture for picture in pictures},
+        said=words(results),
+        names=SHORT,
+        lost=lost(results),
+        asked=asked(results),
+    )
+    write_report(out, results, pictures, text)
+
+
+def asked(results: Results) -> str:
+    """What kind of fleet it was."""
+    people, how = results["population"], results["settings"]
+    kind = {"flights": "routes of flights", "tweets": "groups of tweets"}.get(people["name"], "devices")
+    return (
+        f"{people['devices']:,} {kind} with {people['rows']:,} rows; availability: {how['availability']}. "
+        f"Each of {how['repetitions']} repetition(s) has {how['days']} days of {len(results['blocks'])} "
+        f"blocks ({results['zone']}) with {how['rounds_per_block']} rounds each; a round asks "
+        f"{how['invited']} devices and goes on with the first {how['per_round']} replies."
+    )
+
+
+def said(console: Console, results: Results, out: Path, seconds: float) -> None:
+    """The table and the answer on a terminal."""
+    steps = list(results["local_steps"])
+    table = Table(title=f"Accuracy, mean over blocks and {results['settings']['repetitions']} repetition(s)")
+    table.add_column("", no_wrap=True)
+    for number in steps:
+        table.add_column(f"{number} local step{'s' if number != '1' else ''}", justify="right", no_wrap=True)
+    for key, name in SHORT.items():
+        cells = []
+        for number in steps:
+            score = results["local_steps"][number]["accuracy"][key]
+            spread = f" ± {score['std']:.4f}" if results["settings"]["repetitions"] > 1 else ""
+            cells.append(f"{score['mean']:.4f}{spread}")
+        table.add_row(name, *cells)
+    console.print(table)
+    for text in words(results):
+        console.print(text, highlight=False, soft_wrap=True, markup=False)
+    console.print(
+        f"{seconds:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True, markup=False
+    )
+
+
+def words(results: Results) -> list[str]:
+    """What the numbers say, as far as they say it."""
+    count = results["settings"]["repetitions"]
+    found = []
+    for number, held in results["local_steps"].items():
+        last, ideal = held["differences"]["fedavg_last"], held["differences"]["uniform"]
+        average = held["differences"]["fedavg_average"]
+        found.append(
+            f"With {number} local step{'s' if number != '1' else ''} a model for each block is "
+            f"{_than(last, count, 'the current model of Federated Averaging')}, "
+            f"{_than(average, count, 'the mean of its rounds')}, and "
+            f"{_than(ideal, count, 'the ideal in which all devices are always available')}."
+        )
+    soft, hard = (results["membership"][key]["mean"] for key in ("soft", "hard"))
+    if results["soft"] > 0.01:
+        found.append(
+            f"A device that mixes the blocks' models by its own availability is right in {soft:.2%} of "
+            f"cases; one that takes the model of the block in which it is there most, in {hard:.2%}."
+        )
+    return found
+
+
+def _than(difference: Results, count: int, what: str) -> str:
+    """Better or worse, if that is beyond the repetitions' own spread."""
+    mean, std = difference["mean"], difference["std"]
+    margin = 2 * std / max(count, 1) ** 0.5
+    if abs(mean) < 0.0005 or (count > 1 and abs(mean) <= margin):
+        return f"as good as {what} ({mean:+.4f})"
+    word = "better" if mean > 0 else "worse"
+    often = f", in {difference['better_in']} of {count} repetitions" if count > 1 and mean > 0 else ""
+    return f"{word} than {what} by {abs(mean):.4f}{often}"
+
+
+def lost(results: Results) -> list[tuple[str, int]]:
+    """What came to nothing, by reason."""
+    held = results["lost"]
+    lines = [
+        ("rounds without a step", held["rounds_without_a_step"]),
+        ("devices asked that did not reply in time, or at all", held["no_reply"]),
+    ]
+    lines += [(f"replies not used: {REASONS.get(key, key)}", n) for key, n in held["rejected"].items()]
+    return lines
+
+
+# ------------------------------------------------------------------------------------- figures
+
+
+def _availability(results: Results) -> Picture:
+    """Who is there by the half hour, and who took part by block."""
+    curve = np.array(results["availability"])
+    labels = [label.split("-")[0] for label in results["blocks"]]
+    with drawing(4.6, rows=2) as (figure, (top, bottom)):
+        hours = np.arange(len(curve) + 1) / 2
+        top.step(hours, 100 * np.r_[curve, curve[-1]], where="post", color=BLUE)
+        top.set(xlim=(0, 24), ylabel="available, %", xlabel=f"hour of the day ({results['zone']})")
+        top.set_ylim(0, max(105 * curve.max(), 1))
+        top.set_xticks(range(0, 25, 4))
+        bottom.bar(range(len(labels)), results["participation"], color=GREEN, width=0.7)
+        bottom.set(ylabel="replies used", xlabel="block, by its beginning")
+        step = max(1, len(labels) // 8)
+        bottom.set_xticks(range(0, len(labels), step), labels[::step])
+        bottom.grid(axis="x", visible=False)
+        return finished(
+            figure,
+            "availability",
+            "Who is there, and who takes part",
+            "Above: the share of all devices that are available, by the half hour, first repetition. Below: "
+            "replies that were learnt from in each block, mean over repetitions.",
+        )
+
+
+def _final(results: Results) -> Picture:
+    """Every approach in the end, by the number of local steps."""
+    steps = list(results["local_steps"])
+    with drawing(3.4) as (figure, axes):
+        for place, key in enumerate(SHORT):
+            for j, number in enumerate(steps):
+                score = results["local_steps"][number]["accuracy"][key]
+                at = place + 0.22 * (j - (len(steps) - 1) / 2)
+                axes.errorbar(
+                    score["mean"],
+                    at,
+                    xerr=score["std"],
+                    fmt="osD^v"[j % 5],
+                    color=LOOKS[key],
+                    capsize=2,
+                    markersize=5,
+                )
+        axes.set_yticks(range(len(SHORT)), SHORT.values())
+        axes.invert_yaxis()
+        axes.set(xlabel="accuracy, mean over blocks")
+        axes.locator_params(axis="x", nbins=6)
+        marks = dict(
+            zip(("circles", "squares", "diamonds", "triangles", "triangles down"), steps, strict=False)
+        )
+        which = ", ".join(f"{mark}: {number} local step(s)" for mark, number in marks.items())
+        return finished(
+            figure,
+            "approaches",
+            "All approaches in the end",
+            f"Each block's model on rows of devices that are available in that block; {which}. Bars are one "
+            "standard deviation over repetitions.",
+        )
+
+
+def _days(results: Results) -> Picture:
+    """Accuracy day by day: over all blocks, and the current model's in each."""
+    over = {key: np.array(values) for key, values in results["over_days"].items()}
+    days = 1 + np.arange(len(next(iter(over.values()))))
+    with drawing(6.0, rows=2) as (figure, (top, bottom)):
+        for key, values in over.items():
+            top.plot(days, values.mean(axis=1), color=LOOKS[key], marker="o", markersize=3, label=SHORT[key])
+        ideal = results["accuracy"]["uniform"]["mean"]
+        top.axhline(ideal, color=BLUE, linestyle=":", label=SHORT["uniform"])
+        top.set(ylabel="accuracy, all blocks", xlabel="day")
+        legend(top, 2)
+        top.get_legend().set_bbox_to_anchor((0.5, -0.24))
+        for key in ("fedavg_last", "pluralistic"):
+            values = over[key]
+            bottom.fill_between(
+                days, values.min(axis=1), values.max(axis=1), color=LOOKS[key], alpha=0.2, linewidth=0
+            )
+            for i in range(values.shape[1]):
+                bottom.plot(
+                    days, values[:, i], color=LOOKS[key], linewidth=0.8, label=SHORT[key] if i == 0 else None
+                )
+        bottom.set(ylabel="accuracy, each block", xlabel="day")
+        legend(bottom, 2)
+        bottom.get_legend().set_bbox_to_anchor((0.5, -0.24))
+        for axes in (top, bottom):
+            axes.set_xticks(days[:: max(1, len(days) // 10)])
+        return finished(
+            figure,
+            "days",
+            "Day by day",
+            "Above: at the end of each day, mean over blocks. Below: a line for every block, for the current "
+            "model of Federated Averaging (at a random time of the day) and for the blocks' own models. Mean "
+            "over repetitions.",
+        )
+
+
+def _matrix(results: Results) -> Picture:
+    """What the current model of one block is worth in another."""
+    table = np.array(results["matrix"])
+    labels = [label.split("-")[0] for label in results["blocks"]]
+    m = len(labels)
+    with drawing(4.6) as (figure, axes):
+        image = axes.imshow(table, cmap="viridis")
+        step = max(1, m // 8)
+        axes.set_xticks(range(0, m, step), labels[::step])
+        axes.set_yticks(range(0, m, step), labels[::step])
+        axes.set(xlabel="used in the block that begins at", ylabel="trained until the end of")
+        axes.grid(visible=False)
+        if m <= 8:
+            middle = (table.min() + table.max()) / 2
+            for i in range(m):
+                for j in range(m):
+                    ink = "#fdfdfb" if table[i, j] < middle else "#101014"
+                    axes.text(j, i, f"{table[i, j]:.2f}"[1:], ha="center", va="center", fontsize=8, color=ink)
+        bar = figure.colorbar(image, ax=axes, shrink=0.8)
+        bar.set_label("accuracy")
+        bar.outline.set_edgecolor(FAINT)
+        return finished(
+            figure,
+            "matrix",
+            "One model, used at other hours",
+            "The model of Federated Averaging as it was at the end of one block (rows of the picture), on "
+            "the devices that are there in another (columns). The diagonal is what it was just made for.",
+        )
