@@ -88,13 +88,18 @@ def federate(
     console = Console(stderr=True)
     with folder(out), terminal.progress(console) as tell:
         state = _state(out, told, console)
-        results, models = contest(
-            settings,
-            repetitions=repetitions,
-            local_steps=steps,
-            out=state,
-            tell=lambda share, what: tell(0.97 * share, what),
-        )
+        try:
+            results, models = contest(
+                settings,
+                repetitions=repetitions,
+                local_steps=steps,
+                out=state,
+                tell=lambda share, what: tell(0.97 * share, what),
+            )
+        except ValueError:
+            if not any(state.glob("**/rounds.jsonl")):
+                shutil.rmtree(state)
+            raise
         tell(0.98, "drawing")
         models.save(out / "models.safetensors")
         show.write(out, {**results, "versions": versions()})

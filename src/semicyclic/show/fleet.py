@@ -145,11 +145,17 @@ def _availability(results: Results) -> Picture:
     """Who is there by the half hour, and who took part by block."""
     curve = np.array(results["availability"])
     labels = [label.split("-")[0] for label in results["blocks"]]
-    with drawing(4.6, rows=2) as (figure, (top, bottom)):
+    with drawing(5.2, rows=2) as (figure, (top, bottom)):
         hours = np.arange(len(curve) + 1) / 2
-        top.step(hours, 100 * np.r_[curve, curve[-1]], where="post", color=BLUE)
+        groups = [np.array(each) for each in results["availability_by_home"] if each is not None]
+        for number, each in enumerate(groups):
+            name = "by the block of their home hour" if number == 0 else None
+            top.step(hours, 100 * np.r_[each, each[-1]], where="post", color=FAINT, linewidth=0.8, label=name)
+        top.step(hours, 100 * np.r_[curve, curve[-1]], where="post", color=BLUE, label="all devices")
         top.set(xlim=(0, 24), ylabel="available, %", xlabel=f"hour of the day ({results['zone']})")
-        top.set_ylim(0, max(105 * curve.max(), 1))
+        top.set_ylim(0, max(105 * max(each.max() for each in [curve, *groups]), 1))
+        legend(top, 2)
+        top.get_legend().set_bbox_to_anchor((0.5, -0.3))
         top.set_xticks(range(0, 25, 4))
         bottom.bar(range(len(labels)), results["participation"], color=GREEN, width=0.7)
         bottom.set(ylabel="replies used", xlabel="block, by its beginning")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,20 +46,23 @@ class Availability(NamedTuple):
     def profiles(self, schedule: Schedule) -> Array:
         """[N, m] each device's availability as a distribution over blocks (SPEC G1); alike if it has none."""
         begin = np.arange(len(self.table)) * STEP + STEP // 2
-        block = (
-            Schedule(schedule.period, schedule.starts, schedule.labels, "UTC", schedule.origin)
-            .place(begin)
-            .block
-        )
+        block = _walls(schedule).place(begin).block
         found = np.zeros((self.table.shape[1], schedule.blocks))
         for i in range(schedule.blocks):
             found[:, i] = self.table[block == i].sum(axis=0)
         total = found.sum(axis=1, keepdims=True)
         return np.where(total > 0, found / np.where(total > 0, total, 1.0), 1.0 / schedule.blocks)
 
-    def curve(self) -> Array:
-        """[48] the share of devices that are available, by the half hour of the day."""
-        return np.asarray(self.table.mean(axis=1).reshape(-1, SLOTS).mean(axis=0))
+    def curve(self, devices: Array | None = None) -> Array:
+        """[48] the share of all devices, or of some, that are available, by the half hour of the day."""
+        table = self.table if devices is None else self.table[:, devices]
+        return np.asarray(table.mean(axis=1).reshape(-1, SLOTS).mean(axis=0))
+
+    def by_home(self, home: Array, schedule: Schedule) -> list[list[float] | None]:
+        """For each block the curve of the devices whose home hour is in it; None where there are none."""
+        block = _walls(schedule).place((np.asarray(home) * DAY / 24).astype(np.int64)).block
+        groups = (np.flatnonzero(block == i) for i in range(schedule.blocks))
+        return [self.curve(group).tolist() if len(group) else None for group in groups]
 
 
 def flat(devices: int, zone: str) -> Availability:
@@ -78,7 +82,7 @@ def linear(home: Array, zone: str) -> Availability:
 
 def label_cycle(home: Array, schedule: Schedule) -> Availability:
     """Available in the home hour's block, and in no other."""
-    wall = Schedule(schedule.period, schedule.starts, schedule.labels, "UTC", schedule.origin)
+    wall = _walls(schedule)
     slot = wall.place(np.arange(SLOTS) * STEP + STEP // 2).block
     mine = wall.place((np.asarray(home) * DAY / 24).astype(np.int64)).block
     return Availability((slot[:, None] == mine[None, :]).astype(np.float64), schedule.zone)
@@ -151,6 +155,11 @@ def _client(path: Path, number: int, told: Any) -> Array:
     begun = np.searchsorted(np.sort(active), middle, side="right")
     ended = np.searchsorted(np.sort(inactive), middle, side="right")
     return np.asarray(begun > ended)
+
+
+def _walls(schedule: Schedule) -> Schedule:
+    """The schedule for wall times, taken as if they were UTC's."""
+    return replace(schedule, zone="UTC")
 
 
 def _apart(home: Array) -> Array:

@@ -218,6 +218,7 @@ def contest(
         "approaches": APPROACHES,
         "memberships": MEMBERSHIPS,
         "availability": world.availability.curve().tolist(),
+        "availability_by_home": world.availability.by_home(world.population.home, world.population.schedule),
         "soft": float(_softness(world.profiles)),
         "local_steps": {str(steps): summed(each) for steps, each in found.items()},
         "population": {

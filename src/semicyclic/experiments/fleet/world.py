@@ -68,6 +68,15 @@ class Settings:
             raise ValueError(f"--skew {self.skew}: must be from 0 to below .5")
         if not 0 < self.deadline < 1e9:
             raise ValueError(f"--deadline {self.deadline}: must be positive")
+        if self.data not in ("synthetic", "flights") and not Path(self.data).exists():
+            raise ValueError(f"{self.data}: choose synthetic, flights, or a file of tweets that exists")
+        kind = self.availability
+        if kind not in MODELS and not Path(kind).exists():
+            raise ValueError(
+                f"--availability {kind}: choose {', '.join(MODELS)}, or a trace file that exists"
+            )
+        if kind == "rows" and self.data == "synthetic":
+            raise ValueError("--availability rows: the synthetic population's rows have no hours")
 
     @property
     def rate(self) -> float:
@@ -156,10 +165,7 @@ def _population(settings: Settings, rng: np.random.Generator) -> Population:
         return synthetic(settings.devices, rng, skew=settings.skew, turn=settings.turn, ties=settings.ties)
     if settings.data == "flights":
         return flights(rng)
-    path = Path(settings.data)
-    if not path.exists():
-        raise ValueError(f"{settings.data}: choose synthetic, flights, or a file of tweets that exists")
-    return tweets(path, rng)
+    return tweets(Path(settings.data), rng)
 
 
 def _availability(settings: Settings, population: Population, rng: np.random.Generator) -> Availability:
@@ -174,13 +180,9 @@ def _availability(settings: Settings, population: Population, rng: np.random.Gen
     if kind == "label-cycle":
         return available.label_cycle(home, population.schedule)
     if kind == "rows":
-        if population.own is None:
-            raise ValueError("--availability rows: the synthetic population's rows have no hours")
+        assert population.own is not None
         return available.as_rows(population.own, zone)
-    path = Path(kind)
-    if not path.exists():
-        raise ValueError(f"--availability {kind}: choose {', '.join(MODELS)}, or a trace file that exists")
-    return available.traced(path, home, zone, rng)
+    return available.traced(Path(kind), home, zone, rng)
 
 
 def _option(name: str) -> str:

@@ -1,0 +1,43 @@
+"""Federated Averaging, wrapped: what changes in a server you have are the two marked lines."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+
+from semicyclic import Schedule
+from semicyclic.adapters.flower import Chains, Pluralistic, RoundClock, Selection
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    config = context.run_config
+    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
+
+    # A simulated day of six blocks, two rounds each. A real fleet has `WallClock()`.
+    clock = RoundClock(datetime(2024, 1, 1, tzinfo=UTC), timedelta(hours=2))
+    strategy = Pluralistic(  # <- the first line
+        inner,
+        Schedule.daily(6),
+        clock,
+        chains=Chains[str(config["chains"]).upper()],
+        selection=Selection(
+            wanted=int(config["per-round"]),
+            invited=int(config["invited"]),
+            deadline=float(config["deadline"]),
+            ask=True,
+        ),
+        seed=int(config["seed"]),
+    )
+
+    out = Path(str(config["out"]))
+    weights = ArrayRecord({"weights": Array(np.zeros(21))})
+    # Killed and run again, it goes on: all that matters is in the folder after every round.
+    strategy.start(grid, weights, num_rounds=int(config["rounds"]), timeout=60.0, checkpoint=out)
+    strategy.models().save(out / "models.safetensors")  # <- the second: one model for each block
+    print("what was lost:", strategy.lost())
