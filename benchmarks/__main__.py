@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calendar, chains, estimators, files, models, paper
+from benchmarks import calendar, chains, estimators, federated, files, models, paper
 from benchmarks.timing import Figure
 
 BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
@@ -35,6 +35,8 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "what-if": files.what_if,
     "sk-fit": estimators.sk_fit,
     "sk-predict": estimators.sk_predict,
+    "fed-wrap": federated.fed_wrap,
+    "fed-scale": federated.fed_scale,
 }
 
 

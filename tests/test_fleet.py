@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 import semicyclic as sc
-from semicyclic.adapters.flower import BlockModels, InProcess, RoundClock, identity
+from semicyclic.adapters.flower import BlockModels, InProcess, identity
 from semicyclic.experiments.fleet import availability as available
-from semicyclic.experiments.fleet.app import WEIGHTS, client, fleet_grid, run, strategy_of
+from semicyclic.experiments.fleet.app import WEIGHTS, client, clock_of, fleet_grid, run, strategy_of
 from semicyclic.experiments.fleet.contest import Yardstick, contest, play
 from semicyclic.experiments.fleet.local import loss_before, trained
 from semicyclic.experiments.fleet.population import flights, synthetic, tweets
-from semicyclic.experiments.fleet.world import START, Settings, make
+from semicyclic.experiments.fleet.world import Settings, make
 from tests.fleets import NDArray
 from tests.pages import CHROMIUM, shown_width
 
@@ -110,9 +110,18 @@ def test_a_trace_in_fedscales_layout_is_followed(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.roll(found.table, 4, axis=0), later.table)
 
 
+def test_an_interval_across_the_end_of_a_trace_goes_on_at_its_beginning(tmp_path: Path) -> None:
+    told = {"1": {"active": [22 * 3600], "inactive": [3 * 3600], "finish_time": 86_400}}
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(told))
+    found = available.traced(path, np.array([4.0]), "UTC", np.random.default_rng(1))
+    assert found.table[:, 0].tolist() == [1.0] * 6 + [0.0] * 38 + [1.0] * 4
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
+        ('{"1": {"active": [NaN], "inactive": [2], "finish_time": 9}}', "times that are not finite"),
         ("[]", "a trace names clients"),
         ("{", "not a JSON file"),
         ('{"1": {"active": [1]}}', "client 0 has no active, inactive and finish_time"),
@@ -123,6 +132,15 @@ def test_traces_that_are_none_are_refused(text: str, words: str, tmp_path: Path)
     path = tmp_path / "trace.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=words):
+        available.traced(path, np.zeros(3), "UTC", np.random.default_rng(1))
+
+
+def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.npz"
+    np.savez(path, A=np.ones((48, 3), np.int8), step_minutes=30)
+    assert available.traced(path, np.zeros(3), "UTC", np.random.default_rng(1)).table.all()
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(ValueError, match=r"trace.npz: not a trace"):
         available.traced(path, np.zeros(3), "UTC", np.random.default_rng(1))
 
 
@@ -245,7 +263,7 @@ def test_devices_that_are_slow_or_gone_are_counted() -> None:
     world = make(
         Settings(devices=200, ties=1.0, deadline=4.0, days=1, rounds_per_block=4, availability="flat")
     )
-    clock = RoundClock(START, world.every)
+    clock = clock_of(world)
     found = strategy_of(world, clock=clock)
     with identity():
         run(found, fleet_grid(world, clock), world, world.rounds)
@@ -385,13 +403,18 @@ def test_killed_at_any_moment_a_fleet_ends_in_the_same_bytes(made: Path, tmp_pat
         (["--repetitions", "0"], "--repetitions 0: must be at least 1"),
         (["--deadline", "-1"], "--deadline -1.0: must be positive"),
         (["--seed", "-1"], "--seed -1: must be 0 or more"),
+        (["--invited", "0"], "--invited 0: must be at least the 20 wanted"),
+        (["--turn", "nan"], "--turn nan: must be 0 or more"),
+        ([*WORDS, "--deadline", ".001"], "no round had a reply in time: give a longer --deadline"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_sentence(words: list[str], sentence: str, tmp_path: Path) -> None:
     done = command(*words, "--out", str(tmp_path / "out"))
     assert done.returncode == 1
     assert done.stderr.startswith(f"semicyclic: {sentence}"), done.stderr
-    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out" / "results.json").exists()
+    if "--deadline" not in words:
+        assert not (tmp_path / "out").exists()
 
 
 def test_other_words_do_not_go_on_with_an_unfinished_run(tmp_path: Path) -> None:
@@ -411,6 +434,10 @@ def test_flights_and_their_own_hours_make_a_fleet(tmp_path: Path) -> None:
     assert results["population"]["name"] == "flights"
     assert results["zone"] == "America/New_York"
     assert results["accuracy"]["pluralistic"]["mean"] > 0.6
+    assert min(results["participation"]) >= 5
+    assert max(results["participation"]) == 10
+    assert results["never_trained"] == []
+    assert results["settings"]["devices"] == results["population"]["devices"] < 500
     shutil.rmtree(tmp_path / "out")
 
 

@@ -15,12 +15,12 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import strategy as known
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
-from semicyclic.adapters.flower import BlockModels, FastClock, WallClock, identity
+from semicyclic.adapters.flower import BlockClock, BlockModels, FastClock, WallClock, identity
 from semicyclic.adapters.flower.averages import Averages, Layout
 from semicyclic.adapters.flower.coding import decode, encode
 from tests.fleets import (
@@ -134,6 +134,8 @@ def test_large_single_precision_models_are_averaged_well() -> None:
 
 
 def test_whole_numbers_and_truth_values_are_averaged_as_such() -> None:
+    with pytest.raises(ValueError, match="cannot be averaged and kept"):
+        Layout.of({"w": np.zeros(2, np.longdouble)})
     model = {"count": np.array(7, np.int64), "mask": np.array([True, False]), "w": np.zeros(2, np.float16)}
     layout = Layout.of(model)
     averages = Averages(layout, 1, 0)
@@ -266,7 +268,35 @@ def _short_of_bytes(message: Message, arrays: dict[str, Any]) -> RecordDict:
     return changed
 
 
+def _bytes(data: bytes) -> Callable[[Message, dict[str, Any]], RecordDict]:
+    """An array of these bytes, that says it is one."""
+
+    def reply(message: Message, arrays: dict[str, Any]) -> RecordDict:
+        content: Any = _with()(message, arrays)
+        content["arrays"]["w"] = Array("float64", (WIDTH,), "numpy.ndarray", data)
+        changed: RecordDict = content
+        return changed
+
+    return reply
+
+
+def _head(text: bytes) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(32)
+
+
 BAD: dict[str, tuple[str, Any]] = {
+    "magic alone": ("unreadable", _bytes(b"\x93NUMPY")),
+    "a shape without end": (
+        "unreadable",
+        _bytes(_head(b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000000000000000,), }\n")),
+    ),
+    "brackets": ("unreadable", _bytes(_head(b"(" * 900))),
+    "quotes": ("unreadable", _bytes(_head(b"'''\n"))),
+    "a deep expression": ("unreadable", _bytes(_head(b"-" * 3000 + b"1\n"))),
+    "a long header": ("unreadable", _bytes(_head(b"-" * 8000 + b"1\n"))),
+    "a dictionary by lists": ("unreadable", _bytes(_head(b"{[]:1}\n"))),
+    "objects": ("unreadable", _bytes(_head(b"{'descr': '|O', 'fortran_order': False, 'shape': (4,), }\n"))),
+    "values beyond any model": ("too large", _with(arrays={"w": np.full(WIDTH, -1e200)})),
     "nan": ("not finite", _with(arrays={"w": np.array([0.0, np.nan, 0.0, 0.0])})),
     "infinity": ("not finite", _with(arrays={"w": np.array([0.0, -np.inf, 0.0, 0.0])})),
     "opposite infinities": ("not finite", _with(arrays={"w": np.array([np.inf, -np.inf, 0.0, 0.0])})),
@@ -307,6 +337,82 @@ def test_a_bad_client_is_as_if_it_were_not_there(name: str, chains: Chains) -> N
         for key in ("w", "b"):
             assert np.isfinite(ours[key]).all()
             np.testing.assert_array_equal(ours[key], theirs[key])
+
+
+def test_single_precision_models_stay_what_they_are() -> None:
+    """Wider replies are taken in the model's own type: what is infinite there is not finite."""
+
+    def wide(message: Message, arrays: dict[str, Any]) -> RecordDict:
+        value = (
+            np.full(WIDTH, 1e41) if told(message, "server-round") == 2 else arrays["w"].astype(np.longdouble)
+        )
+        metrics = MetricRecord({"num-examples": 1, "loss-before": 1.0})
+        return RecordDict({"arrays": ArrayRecord({"w": Array(value)}), "metrics": metrics})
+
+    found = strategy()
+    with identity():
+        start = ArrayRecord({"w": Array(np.zeros(WIDTH, np.float32))})
+        found.start(InProcess(client({0: wide}), 6), start, 20)
+    assert found.lost()["rejected"] == {"not finite": 1}
+    for model in (*found.models().models, found.main().values):
+        assert model["w"].dtype == np.float32
+        assert np.isfinite(model["w"]).all()
+
+
+def test_what_a_reply_says_of_itself_is_not_believed() -> None:
+    """Neither which chain it is for nor who sent it."""
+
+    def liar(message: Message, arrays: dict[str, Any]) -> RecordDict:
+        message.metadata.group_id = "elsewhere"
+        return honest(2, told(message, "server-round"), arrays)
+
+    for chains in (Chains.SHARED, Chains.HEDGED):
+        found, plain = strategy(chains=chains), strategy(chains=chains)
+        run(found, 6, InProcess(client({2: liar}), 6))
+        run(plain, 6)
+        assert found.lost() == plain.lost()
+        assert found.models().models[0]["w"].tolist() == plain.models().models[0]["w"].tolist()
+
+
+class Odd(FedAvg):
+    """A strategy with a fault in some rounds, and something that it remembers."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
+        self.fault, self.memory, self.rng = fault, np.zeros(2), np.random.default_rng(3)
+        self.seen: dict[int, int] = {}
+        self.odd: set[int] = set()
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        self.memory = self.memory + 1.0
+        self.seen[server_round] = len(list(replies))
+        arrays, metrics = super().aggregate_train(server_round, replies)
+        if server_round % 3 == 2:
+            self.odd = self.odd | {server_round}
+            if self.fault == "raises":
+                raise RuntimeError("a bad day")
+            if self.fault == "state":
+                self.memory = np.array([np.inf, 0.0])
+            if self.fault == "names":
+                return ArrayRecord({"w": arrays["w"]}), metrics  # type: ignore[index]
+        assert arrays is not None
+        noise = self.rng.normal(size=WIDTH)
+        arrays["w"] = Array(arrays["w"].numpy() + 0.01 * noise + self.memory[0])
+        return arrays, metrics
+
+
+@pytest.mark.parametrize("fault", ["raises", "state", "names"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_round_that_the_strategy_inside_spoils_did_not_happen(fault: str, wrapped: bool) -> None:
+    odd = Odd(fault)
+    inner = known.DifferentialPrivacyClientSideFixedClipping(odd, 0.0, 100.0, 6) if wrapped else odd
+    found = strategy(inner)
+    notes = []
+    run(found, 9, on_round=lambda this: notes.append(this.note))
+    assert found.lost()["rounds_without_a_step"] == 3
+    assert [bool(note) for note in notes] == [False, True, False] * 3
+    assert odd.memory.tolist() == [6.0, 6.0]
+    assert odd.odd == set()
 
 
 def test_what_is_left_out_is_logged_with_the_reason() -> None:
@@ -403,6 +509,38 @@ def test_a_wrong_profile_is_refused_and_counted_and_the_rounds_go_on(name: str) 
     assert found.lost()["rejected"] == {"profile": 1}
     assert found.lost()["used"] == 25
     assert found.lost()["rounds_without_a_step"] == 0
+
+
+def test_an_availability_next_to_nothing_is_none() -> None:
+    answers = {d: {"profile": [1.0, 0.0, 0.0, 0.0]} for d in range(4)}
+    answers |= {d: {"profile": [5e-324, 1.0, 0.0, 0.0]} for d in (4, 5)}
+    found = strategy(selection=Selection(5, ask=True))
+    run(found, 4, InProcess(_asked(answers), 6))
+    assert found.lost()["used"] == 3 * 4 + 2
+
+
+def test_two_nodes_do_not_share_a_number() -> None:
+    """Else one could bar another from taking part, or take its place."""
+    answers = {d: {"profile": [0.25] * 4, "device": 0} for d in range(6)}
+    found = strategy(selection=Selection(2, ask=True, separation=timedelta(hours=5)))
+    used: list[int] = []
+    run(found, 9, InProcess(_asked(answers), 6), on_round=lambda this: used.append(this.used))
+    assert used == [2] * 9
+
+
+def test_of_two_the_one_that_is_as_before_is_right() -> None:
+    odd = _with(metrics={"other": 1.0})
+
+    def later(message: Message, arrays: dict[str, Any]) -> RecordDict:
+        return (odd if told(message, "server-round") > 2 else _with())(message, arrays)
+
+    for arrival in (lambda device, _: float(device), lambda device, _: 9.0 - device):
+        found = strategy()
+        run(found, 5, InProcess(client({2: later}), 6, online=lambda: [2, 3], arrival=arrival))
+        assert found.lost()["rejected"] == {"names": 3}
+        alone = strategy()
+        run(alone, 5, InProcess(client(), 6, online=lambda: [3]))
+        assert found.lasts().models[1]["w"].tolist() != alone.lasts().models[0]["w"].tolist()
 
 
 def test_nodes_are_chosen_in_proportion_to_their_availability() -> None:
@@ -531,13 +669,29 @@ def test_a_hedge_learns_from_the_losses_that_clients_report() -> None:
 
 def test_a_hedge_without_losses_says_what_is_missing() -> None:
     quiet = {device: _with(without=["loss-before"]) for device in range(6)}
-    with pytest.raises(ValueError, match="does not report 'loss-before'"):
+    with pytest.raises(ValueError, match="no client reports 'loss-before'"):
         run(strategy(chains=Chains.HEDGED), 1, InProcess(client(quiet), 6))
+
+
+@pytest.mark.parametrize("loss", [None, [1.0, 2.0], 1e300, -1e300])
+def test_losses_that_cannot_be_believed_do_not_reach_the_hedge(loss: Any) -> None:
+    odd = _with(without=["loss-before"]) if loss is None else _with(metrics={"loss-before": loss})
+    for how in ({"selection": Selection(1)}, {}, {"hedge": sc.Prod(rate=0.1, steps=100)}):
+        found = strategy(chains=Chains.HEDGED, **how)
+        run(found, 40, InProcess(client({2: odd}), 6))
+        assert set(found.lost()["rejected"]) == {"loss"}
+        assert np.isfinite(found.models().models[0]["w"]).all()
+        without = strategy(chains=Chains.HEDGED, **how)
+        if "selection" not in how:
+            run(without, 40, InProcess(client(), 6, online=lambda: [0, 1, 3, 4, 5]))
+            np.testing.assert_array_equal(found.hedge_shares(), without.hedge_shares())
 
 
 @pytest.mark.parametrize(
     ("how", "words"),
     [
+        ({"seed": -1}, "seed=-1"),
+        ({"inner": known.FedXgbBagging()}, "FedXgbBagging makes trees"),
         ({"hedge": sc.AdaHedge()}, "hedge= is for chains=Chains.HEDGED"),
         ({"chains": Chains.HEDGED, "hedge": sc.Prod(bound=1.0)}, "steps"),
         ({"chains": Chains.HEDGED, "hedge": sc.AdaHedge(np.random.default_rng(1))}, "leave coin= out"),
@@ -547,8 +701,32 @@ def test_a_hedge_without_losses_says_what_is_missing() -> None:
 def test_settings_that_cannot_be_are_refused(how: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         strategy(**how)
+    with pytest.raises(TypeError, match=r"give Chains\.SHARED"):
+        strategy(chains="hedged")
     with pytest.raises(TypeError, match="give a strategy"):
         Pluralistic("FedAvg", SCHEDULE)  # type: ignore[arg-type]
+
+
+def test_failures_are_not_counted_twice() -> None:
+    broken = dict.fromkeys(range(6), _raises)
+    for chains in Chains:
+        found = strategy(chains=chains)
+        run(found, 3, InProcess(client(broken), 6))
+        assert found.lost() | {"failed": 18, "no_reply": 0, "asked": 18, "used": 0} == found.lost()
+    found = strategy(known.FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1))
+    run(found, 3)  # an app that knows no evaluation
+    assert found.lost() | {"failed": 0, "no_reply": 0, "used": 18, "rejected": {"failed": 18}} == found.lost()
+
+
+def test_a_strategy_runs_once() -> None:
+    found = strategy()
+    run(found, 2)
+    with pytest.raises(ValueError, match="has run already"):
+        run(found, 2)
+    with pytest.raises(ValueError, match="there are no arrays"), identity():
+        strategy().start(InProcess(client(), 6), ArrayRecord(), 2)
+    with pytest.raises(ValueError, match="num_rounds=0"):
+        run(strategy(), 0)
 
 
 # ---------------------------------------------------------------------------------- read-outs
@@ -578,6 +756,14 @@ def test_models_are_kept_in_a_file_and_answer_by_the_clock(tmp_path: Path) -> No
         found.tails(5)
     with pytest.raises(ValueError, match="this run has shared"):
         found.models(of="own")
+
+
+def test_personal_models_round_whole_numbers() -> None:
+    model = {"count": np.array([10, 7, 3]), "mask": np.array([True, False])}
+    others = {"count": np.array([10, 7, 3]), "mask": np.array([False, False])}
+    mixed = BlockModels(SCHEDULE, (model, others, others, others)).personal([0.1, 0.2, 0.3, 0.4])
+    assert mixed["count"].tolist() == [10, 7, 3]
+    assert mixed["mask"].tolist() == [False, False]
 
 
 def test_the_block_mean_is_sent_to_evaluation_if_asked_for() -> None:
@@ -655,6 +841,26 @@ def test_clocks_tell_the_time_they_are_made_for() -> None:
         RoundClock(datetime(2024, 1, 1), timedelta(hours=1))
     with pytest.raises(ValueError, match="must be positive"):
         FastClock(noon, 0.0)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        sc.Schedule.daily(6),
+        sc.Schedule.daily(edges=[5, 7, 13, 22], zone="America/New_York"),
+        sc.Schedule.weekly(14, zone="Europe/Paris"),
+        sc.Schedule.every(timedelta(hours=5), 3),
+    ],
+)
+def test_every_block_has_the_same_number_of_rounds(schedule: sc.Schedule) -> None:
+    """Unequal blocks, weeks, odd periods, and across the days on which clocks are changed."""
+    clock = BlockClock(schedule, datetime(2024, 3, 1, tzinfo=UTC), 3)
+    rounds = 3 * schedule.blocks * 12
+    when = np.array([clock.now(number) for number in range(1, rounds + 1)])
+    assert (np.diff(when) > 0).all()
+    found = schedule.place(when)
+    assert (np.bincount(found.block) == 36).all()
+    assert (found.block.reshape(-1, 3) == found.block.reshape(-1, 3)[:, :1]).all()
 
 
 # ------------------------------------------------------------------------------------- quiet

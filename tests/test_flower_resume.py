@@ -11,11 +11,26 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ArrayRecord, MetricRecord
+from flwr.serverapp import strategy as known
 from flwr.serverapp.strategy import Strategy
 
+import semicyclic as sc
 from semicyclic.adapters.flower import FastClock
-from tests.fleets import START, Chains, InProcess, Pluralistic, Selection, client, run, strategy
-from tests.test_flower import INNER
+from tests.fleets import (
+    START,
+    Chains,
+    InProcess,
+    Pluralistic,
+    RoundClock,
+    Selection,
+    client,
+    fedavg,
+    honest,
+    run,
+    strategy,
+    told,
+)
+from tests.test_flower import BAD, INNER, Odd, _asked
 
 ROUNDS = 17
 
@@ -147,9 +162,10 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
 def test_a_run_without_a_seed_keeps_the_one_it_drew(tmp_path: Path) -> None:
     """Else a resumed run would choose other nodes; with the drawn seed another run is the same."""
     found = strategy(seed=None, selection=Selection(2))
-    found.seed = None
     run(found, 4, checkpoint=tmp_path / "a")
-    drawn = json.loads((tmp_path / "a" / "state.json").read_text())["seed"]
+    state = json.loads((tmp_path / "a" / "state.json").read_text())
+    assert state["seed"] is None
+    drawn = state["draws"]
     again = strategy(seed=drawn, selection=Selection(2))
     run(again, 4)
     assert again.lasts().models[0]["w"].tolist() == found.lasts().models[0]["w"].tolist()
@@ -177,6 +193,113 @@ def test_fast_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
     assert [(each - 1_704_067_200_000_000) / 3.6e9 for each in seen] == [6.0, 8.0]
 
 
+def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
+    others = ["model-00001-of-00002.safetensors", "block-models.safetensors", "notes.txt", ".hidden"]
+    for name in others:
+        (tmp_path / name).write_bytes(b"precious")
+    left = tmp_path / ".models-3.safetensors.123.abcd"
+    left.write_bytes(b"half a model")
+    run(strategy(), 9, checkpoint=tmp_path)
+    assert all((tmp_path / name).read_bytes() == b"precious" for name in others)
+    assert not left.exists()
+
+
+def test_noise_for_privacy_cannot_be_repeated_from_what_is_kept(tmp_path: Path) -> None:
+    found = strategy(INNER["private"](), seed=None)
+    run(found, 2, checkpoint=tmp_path)
+    drawn = json.loads((tmp_path / "state.json").read_text())["draws"]
+    again = strategy(INNER["private"](), seed=drawn)
+    run(again, 2)
+    assert found.main().values["w"].tolist() != again.main().values["w"].tolist()
+
+
+def test_settings_of_the_strategy_inside_may_be_others_when_a_run_goes_on(tmp_path: Path) -> None:
+    """What it remembers is kept, not how it was made: the advice it gives can be followed."""
+    run(strategy(fedavg(min_available_nodes=7)), 1, checkpoint=tmp_path)
+    found = strategy(fedavg(min_available_nodes=3))
+    run(found, 2, checkpoint=tmp_path)
+    assert found.lost()["rounds_without_a_step"] == 1
+
+
+def test_generators_and_notes_of_a_strategy_are_kept(tmp_path: Path) -> None:
+    whole = Odd("none")
+    run(strategy(whole), 6)
+    run(strategy(Odd("none")), 3, checkpoint=tmp_path)
+    again = Odd("none")
+    run(strategy(again), 6, checkpoint=tmp_path)
+    assert again.seen == whole.seen
+    assert again.odd == whole.odd
+    assert again.rng.random() == whole.rng.random()
+
+
+def test_a_chain_that_did_not_move_is_kept_as_it_was(tmp_path: Path) -> None:
+    """In round 5 the shared chain gets nothing that can be used; separate ones: the last block's is current."""
+
+    def spoilt(message: Any, arrays: Any) -> Any:
+        if told(message, "server-round") == 5 and message.metadata.group_id == "shared":
+            return BAD["nan"][1](message, arrays)
+        return honest(0, told(message, "server-round"), arrays)
+
+    for chains in Chains:
+        place = tmp_path / chains.name
+        whole = strategy(chains=chains)
+        result = run(whole, 5, InProcess(client({0: spoilt}), 1), checkpoint=place)
+        again = strategy(chains=chains)
+        after = run(again, 5, InProcess(client({0: spoilt}), 1), checkpoint=place)
+        assert after.arrays["w"].numpy().tolist() == result.arrays["w"].numpy().tolist()
+        for ours, theirs in zip(again.lasts().models, whole.lasts().models, strict=True):
+            assert ours["w"].tolist() == theirs["w"].tolist()
+
+
+def test_who_was_met_is_not_asked_again(tmp_path: Path) -> None:
+    answers = {
+        3: {"profile": [2.0]},
+        4: {"profile": [0.7, 0.1, 0.1, 0.1], "zone": "Asia/Tokyo", "device": 44},
+    }
+    how = Selection(3, ask=True)
+    run(strategy(selection=how), 6, InProcess(_asked(answers), 6), checkpoint=tmp_path / "whole")
+    run(strategy(selection=how), 3, InProcess(_asked(answers), 6), checkpoint=tmp_path / "part")
+    found = strategy(selection=how)
+    run(found, 6, InProcess(_asked({}), 6), checkpoint=tmp_path / "part")
+    assert files(tmp_path / "part") == files(tmp_path / "whole")
+    assert found.directory.profiles[6].zone == "Asia/Tokyo"
+
+
+def test_two_servers_do_not_share_a_folder(tmp_path: Path) -> None:
+    def second(_: Any) -> None:
+        with pytest.raises(ValueError, match="another run is working in this folder"):
+            run(strategy(), 2, checkpoint=tmp_path)
+
+    run(strategy(), 1, checkpoint=tmp_path, on_round=second)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ({"inner": "DP of FedAdam"}, {"inner": "private"}, "another strategy"),
+        (
+            {"chains": Chains.HEDGED},
+            {"chains": Chains.HEDGED, "hedge": sc.Prod(bound=9.0, steps=99)},
+            "another hedge",
+        ),
+        ({}, {"clock": RoundClock(START, timedelta(hours=3))}, "another clock"),
+    ],
+)
+def test_another_strategy_hedge_or_clock_does_not_go_on(
+    first: Any, second: Any, words: str, tmp_path: Path
+) -> None:
+    def private_adam() -> Strategy:
+        return known.DifferentialPrivacyServerSideFixedClipping(INNER["FedAdam"](), 0.1, 1.0, 6)
+
+    made_by = {**INNER, "DP of FedAdam": private_adam}
+    first, second = (
+        {**each, "inner": made_by[each["inner"]]()} if "inner" in each else each for each in (first, second)
+    )
+    run(strategy(**first), 2, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match=words):
+        run(strategy(**second), 4, checkpoint=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -193,6 +316,11 @@ def test_another_run_does_not_go_on_with_a_folder(how: dict[str, Any], words: st
 
 def test_damaged_states_are_named(tmp_path: Path) -> None:
     run(strategy(), 2, checkpoint=tmp_path)
+    log = (tmp_path / "rounds.jsonl").read_bytes()
+    (tmp_path / "rounds.jsonl").write_bytes(log[:-20])
+    with pytest.raises(ValueError, match=r"rounds.jsonl: it cannot be read"):
+        run(strategy(), 4, checkpoint=tmp_path)
+    (tmp_path / "rounds.jsonl").write_bytes(log)
     (tmp_path / "models-2.safetensors").write_bytes(b"no")
     with pytest.raises(ValueError, match=r"models-2.safetensors: it cannot be read"):
         run(strategy(), 4, checkpoint=tmp_path)

@@ -44,7 +44,7 @@ def federate(
         list[int] | None,
         Parameter(help="SGD steps of a device in a round; several are compared. 10.", consume_multiple=True),
     ] = None,
-    step_size: Annotated[float, Parameter(help="Of local steps; 0: .5 / sqrt(local steps).")] = 0.0,
+    step_size: Annotated[float, Parameter(help="Of local steps; 0: 2 / sqrt(local steps).")] = 0.0,
     batch_size: Annotated[int, Parameter(help="Rows of a local step.")] = 10,
     skew: Annotated[
         float, Parameter(help="How far labels follow the zone, from 0 to .5 (synthetic).")
@@ -114,19 +114,26 @@ def _settings(told: dict[str, Any]) -> "tuple[Settings, tuple[int, ...]]":
     steps = tuple(told["local_steps"] or (10,))
     if len(set(steps)) != len(steps) or min(steps) < 1:
         raise ValueError(f"--local-steps {' '.join(map(str, steps))}: different numbers, each at least 1")
-    wanted = told["per_round"]
+    invited = -(-13 * told["per_round"] // 10) if told["invited"] is None else told["invited"]
     mine = {each.name for each in fields(Settings)} - {"local_steps", "invited"}
     given = {name: told[name] for name in mine}
-    return Settings(**given, local_steps=steps[0], invited=told["invited"] or -(-13 * wanted // 10)), steps
+    return Settings(**given, local_steps=steps[0], invited=invited), steps
 
 
 def _state(out: Path, told: dict[str, Any], console: Console) -> Path:
     """The folder of what is not finished; the same words go on with it."""
     state = out / STATE
+    from semicyclic.store.safely import put_text
+
     asked = {name: str(value) for name, value in told.items() if name != "out"}
     known = state / ASKED
     if known.exists():
-        before = json.loads(known.read_text(encoding="utf-8"))
+        try:
+            before = json.loads(known.read_text(encoding="utf-8"))
+        except ValueError:
+            raise ValueError(
+                f"{known}: it cannot be read: remove {state}, or choose another folder"
+            ) from None
         for name, value in asked.items():
             if before.get(name) != value:
                 raise ValueError(
@@ -140,5 +147,5 @@ def _state(out: Path, told: dict[str, Any], console: Console) -> Path:
     else:
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir(parents=True)
-        known.write_text(json.dumps(asked), encoding="utf-8")
+        put_text(known, json.dumps(asked))
     return state

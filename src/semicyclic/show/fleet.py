@@ -42,6 +42,8 @@ REASONS = {
     "records": "other records than expected",
     "unreadable": "arrays that cannot be read",
     "type": "arrays that are not numbers",
+    "too large": "values larger than any model's",
+    "loss": "no loss that could be believed",
 }
 
 
@@ -67,8 +69,8 @@ def asked(results: Results) -> str:
     return (
         f"{people['devices']:,} {kind} with {people['rows']:,} rows; availability: {how['availability']}. "
         f"Each of {how['repetitions']} repetition(s) has {how['days']} days of {len(results['blocks'])} "
-        f"blocks ({results['zone']}) with {how['rounds_per_block']} rounds each; a round asks "
-        f"{how['invited']} devices and goes on with the first {how['per_round']} replies."
+        f"blocks ({results['zone']}) with {how['rounds_per_block']} rounds each; a round asks up "
+        f"to {how['invited']} devices that are there and goes on with the first {how['per_round']} replies."
     )
 
 
@@ -107,6 +109,12 @@ def words(results: Results) -> list[str]:
             f"{_than(average, count, 'the mean of its rounds')}, and "
             f"{_than(ideal, count, 'the ideal in which all devices are always available')}."
         )
+    if results["never_trained"]:
+        labels = ", ".join(results["blocks"][block] for block in results["never_trained"])
+        found.append(
+            f"Nobody took part in {labels}, in some repetition at least: there the mean of all rounds stands "
+            "in for a model of its own."
+        )
     soft, hard = (results["membership"][key]["mean"] for key in ("soft", "hard"))
     if results["soft"] > 0.01:
         found.append(
@@ -117,14 +125,15 @@ def words(results: Results) -> list[str]:
 
 
 def _than(difference: Results, count: int, what: str) -> str:
-    """Better or worse, if that is beyond the repetitions' own spread."""
-    mean, std = difference["mean"], difference["std"]
-    margin = 2 * std / max(count, 1) ** 0.5
-    if abs(mean) < 0.0005 or (count > 1 and abs(mean) <= margin):
-        return f"as good as {what} ({mean:+.4f})"
+    """Better or worse, if that is beyond the repetitions' own spread (Student's t)."""
+    mean = difference["mean"]
+    if count == 1:
+        return f"{mean:+.4f} beside {what} (one repetition, so its spread is not known)"
+    if not difference["clear"]:
+        return f"not clearly different from {what} ({mean:+.4f})"
     word = "better" if mean > 0 else "worse"
-    often = f", in {difference['better_in']} of {count} repetitions" if count > 1 and mean > 0 else ""
-    return f"{word} than {what} by {abs(mean):.4f}{often}"
+    often = difference["better_in"] if mean > 0 else count - difference["better_in"]
+    return f"{word} than {what} by {abs(mean):.4f}, in {often} of {count} repetitions"
 
 
 def lost(results: Results) -> list[tuple[str, int]]:
@@ -132,7 +141,7 @@ def lost(results: Results) -> list[tuple[str, int]]:
     held = results["lost"]
     lines = [
         ("rounds without a step", held["rounds_without_a_step"]),
-        ("devices asked that did not reply in time, or at all", held["no_reply"]),
+        ("devices asked whose reply never came, or after the round had enough", held["no_reply"]),
     ]
     lines += [(f"replies not used: {REASONS.get(key, key)}", n) for key, n in held["rejected"].items()]
     return lines

@@ -25,24 +25,37 @@ class Layout(NamedTuple):
     @staticmethod
     def of(arrays: Named) -> "Layout":
         """The layout of some arrays; all must be numbers."""
+        if not arrays:
+            raise ValueError("there are no arrays: a model has at least one")
         for name, value in arrays.items():
-            if value.dtype.kind not in "biuf":
-                raise ValueError(f"array {name!r} holds {value.dtype}: it cannot be averaged")
-        kinds = zip(*((name, value.shape, value.dtype) for name, value in arrays.items()), strict=True)
-        found = tuple(kinds) or ((), (), ())
-        return Layout(*found)
+            if value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
+                raise ValueError(f"array {name!r} holds {value.dtype}: it cannot be averaged and kept")
+        names, shapes, dtypes = zip(
+            *((name, value.shape, value.dtype.newbyteorder("=")) for name, value in arrays.items()),
+            strict=True,
+        )
+        return Layout(names, shapes, dtypes)
 
     def cast(self, values: Iterable[NDArray]) -> dict[str, NDArray]:
         """Means as a model has them: of the model's own types, whole numbers rounded."""
-        found = {}
-        for name, dtype, value in zip(self.names, self.dtypes, values, strict=True):
-            whole = np.rint(value) if dtype.kind in "iu" else value > 0.5 if dtype.kind == "b" else value
-            found[name] = whole.astype(dtype)
-        return found
+        pairs = zip(self.names, self.dtypes, values, strict=True)
+        return {name: as_type(value, dtype) for name, dtype, value in pairs}
 
     def zeros(self) -> list[NDArray]:
         """Where a mean begins."""
         return [np.zeros(shape) for shape in self.shapes]
+
+
+def as_type(value: NDArray, dtype: np.dtype[Any]) -> NDArray:
+    """Numbers in another type: whole ones rounded, truth by majority; the same array if it has that type."""
+    if value.dtype == dtype:
+        return value
+    if dtype.kind in "iu" and value.dtype.kind == "f":
+        value = np.rint(value)
+    elif dtype.kind == "b":
+        value = value > 0.5
+    with np.errstate(over="ignore", invalid="ignore"):
+        return value.astype(dtype)
 
 
 class Mean(NamedTuple):

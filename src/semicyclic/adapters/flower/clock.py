@@ -9,6 +9,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+import numpy as np
+
+from semicyclic.method.schedule import Schedule
+from semicyclic.method.zone import from_wall
+
 MICROSECONDS = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,6 +31,10 @@ class Clock(Protocol):
         """Go on from an instant: a server was started again."""
         ...
 
+    def told(self) -> list[object]:
+        """What must be the same for a run to go on: values for JSON."""
+        ...
+
 
 class WallClock:
     """The real time. `time` tells seconds since 1970 UTC."""
@@ -40,6 +49,9 @@ class WallClock:
 
     def resume(self, instant: int) -> None:
         self.instant = instant
+
+    def told(self) -> list[object]:
+        return ["WallClock"]
 
 
 class RoundClock:
@@ -62,6 +74,41 @@ class RoundClock:
     def resume(self, instant: int) -> None:
         self.instant = instant
 
+    def told(self) -> list[object]:
+        return ["RoundClock", self.start, self.every]
+
+
+class BlockClock:
+    """Time that gives every block of a schedule the same number of rounds, however long the block is.
+
+    The rounds of a block are spread evenly over it; the first cycle is the one that `start` is in.
+    """
+
+    def __init__(self, schedule: Schedule, start: datetime, rounds_per_block: int) -> None:
+        if rounds_per_block < 1:
+            raise ValueError(f"rounds_per_block={rounds_per_block}: must be at least 1")
+        self.schedule, self.rounds = schedule, rounds_per_block
+        self.first = int(schedule.place(np.array([_instant(start)])).cycle[0])
+        self.begin = sorted(schedule.starts)
+        self.instant = _instant(start)
+
+    def now(self, server_round: int) -> int:
+        cycle, rest = divmod(server_round - 1, len(self.begin) * self.rounds)
+        block, number = divmod(rest, self.rounds)
+        ends = [*self.begin[1:], self.schedule.period + self.begin[0]]
+        length = ends[block] - self.begin[block]
+        into = self.begin[block] + (2 * number + 1) * length // (2 * self.rounds)
+        wall = self.schedule.origin + (self.first + cycle) * self.schedule.period + into
+        found = from_wall(self.schedule.zone, np.array([wall]), ambiguous="earlier", missing="shift")
+        self.instant = int(found.ticks[0])
+        return self.instant
+
+    def resume(self, instant: int) -> None:
+        self.instant = instant
+
+    def told(self) -> list[object]:
+        return ["BlockClock", self.first, self.rounds]
+
 
 class FastClock:
     """Time that runs `speed` times as fast as real time: with 1440, a day in a minute."""
@@ -83,6 +130,9 @@ class FastClock:
 
     def resume(self, instant: int) -> None:
         self.instant, self._from = instant, None
+
+    def told(self) -> list[object]:
+        return ["FastClock", self.speed]
 
 
 def _instant(when: datetime) -> int:

@@ -18,6 +18,8 @@ NDArray = npt.NDArray[Any]
 # What Flower calls NumPy's format.
 NUMPY = "numpy.ndarray"
 MAGIC = b"\x93NUMPY"
+# No header of an array of numbers is longer.
+LONGEST = 4096
 
 
 def decode(array: Array) -> NDArray:
@@ -25,12 +27,18 @@ def decode(array: Array) -> NDArray:
     data = array.data
     if array.stype != NUMPY or not data.startswith(MAGIC):
         raise ValueError(f"an array of kind {array.stype!r} cannot be read")
-    width = 2 if data[6] == 1 else 4
+    width = 2 if data[6:7] == b"\x01" else 4
     begin = 8 + width + int.from_bytes(data[8 : 8 + width], "little")
-    dtype, shape, fortran = _header(data[:begin])
+    if not 16 <= begin <= min(len(data), LONGEST):
+        raise ValueError("an array has no header that could be read")
+    try:
+        dtype, shape, fortran = _header(data[:begin])
+    except Exception as error:
+        # A header is a Python literal, and what a client sends may break its parser in any way.
+        raise ValueError(f"an array's header cannot be read: {type(error).__name__}") from None
+    if prod(shape) * dtype.itemsize != len(data) - begin:
+        raise ValueError("an array has more or fewer bytes than its shape tells")
     flat = np.frombuffer(data, dtype, prod(shape), begin)
-    if len(data) != begin + flat.nbytes:
-        raise ValueError("an array has more bytes than its shape tells")
     return flat.reshape(shape, order="F" if fortran else "C")
 
 

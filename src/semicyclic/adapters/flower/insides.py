@@ -20,13 +20,51 @@ class Unknown(Exception):
     """A value that cannot be kept."""
 
 
-def dump(strategy: Strategy) -> tuple[dict[str, Any], dict[str, NDArray]]:
+Told = dict[str, Any]
+
+
+def dump(strategy: Strategy) -> tuple[Told, dict[str, NDArray]]:
     """The attributes of a strategy: a value for JSON, and the arrays it names."""
     arrays: dict[str, NDArray] = {}
     return _strategy(strategy, "", arrays), arrays
 
 
-def load(strategy: Strategy, told: dict[str, Any], arrays: dict[str, NDArray]) -> None:
+def changed(now: Told, fresh: Told) -> Told:
+    """What of a dump is not as the strategy was made: settings may be others when a run goes on."""
+    found: Told = {}
+    for name, value in now.items():
+        nested = isinstance(value, dict) and value.get("is") == "strategy"
+        if nested and isinstance(fresh.get(name), dict):
+            inside = changed(value["of"], fresh[name].get("of", {}))
+            if inside:
+                found[name] = {"is": "strategy", "of": inside}
+        elif value != fresh.get(name, ...) or _names_arrays(value):
+            found[name] = value
+    return found
+
+
+def unkept(strategy: Strategy, path: str = "") -> list[str]:
+    """The attributes that cannot be kept, functions and classes excepted: they do not change."""
+    found = []
+    for name, value in vars(strategy).items():
+        if isinstance(value, Strategy):
+            found += unkept(value, f"{path}{name}.")
+            continue
+        try:
+            _told(value, "", {})
+        except Unknown:
+            if not callable(value):
+                found.append(f"{path}{name}")
+    return found
+
+
+def classes(strategy: Strategy) -> str:
+    """The names of a strategy and of those inside it, from the outermost in."""
+    inside = [classes(value) for value in vars(strategy).values() if isinstance(value, Strategy)]
+    return " of ".join([type(strategy).__name__, *inside])
+
+
+def load(strategy: Strategy, told: Told, arrays: dict[str, NDArray]) -> None:
     """Put attributes back that `dump` took."""
     for name, value in told.items():
         if isinstance(value, dict) and value.get("is") == "strategy":
@@ -35,8 +73,16 @@ def load(strategy: Strategy, told: dict[str, Any], arrays: dict[str, NDArray]) -
             setattr(strategy, name, _made(value, arrays))
 
 
-def _strategy(strategy: Strategy, path: str, arrays: dict[str, NDArray]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _names_arrays(told: Any) -> bool:
+    if isinstance(told, list):
+        return any(map(_names_arrays, told))
+    if not isinstance(told, dict):
+        return False
+    return told["is"] in ("array", "bytes", "record") or _names_arrays(told["of"])
+
+
+def _strategy(strategy: Strategy, path: str, arrays: dict[str, NDArray]) -> Told:
+    found: Told = {}
     for name, value in vars(strategy).items():
         try:
             found[name] = _told(value, f"{path}{name}", arrays)
@@ -63,12 +109,18 @@ def _told(value: Any, path: str, arrays: dict[str, NDArray]) -> Any:
             arrays[f"{path}/{name}"] = decode(each)
         # A list, since the order counts: some strategies go by it.
         return {"is": "record", "of": [[name, f"{path}/{name}"] for name in value]}
-    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+    if isinstance(value, np.random.Generator):
+        return {
+            "is": "generator",
+            "of": [type(value.bit_generator).__name__, _plain(value.bit_generator.state)],
+        }
+    if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
         pairs = [[key, _told(each, f"{path}/{key}", arrays)] for key, each in value.items()]
         return {"is": "dict", "of": pairs}
-    if isinstance(value, list | tuple):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {"is": kind, "of": [_told(each, f"{path}/{i}", arrays) for i, each in enumerate(value)]}
+    if isinstance(value, list | tuple | set):
+        kind = type(value).__name__ if type(value) in (list, tuple, set) else "list"
+        items = sorted(value, key=repr) if isinstance(value, set) else value
+        return {"is": kind, "of": [_told(each, f"{path}/{i}", arrays) for i, each in enumerate(items)]}
     raise Unknown
 
 
@@ -84,5 +136,15 @@ def _made(told: Any, arrays: dict[str, NDArray]) -> Any:
         return record({name: arrays[path] for name, path in of})
     if kind == "dict":
         return {key: _made(each, arrays) for key, each in of}
-    made = [_made(each, arrays) for each in of]
-    return made if kind == "list" else tuple(made)
+    if kind == "generator":
+        source = getattr(np.random, of[0])()
+        source.state = of[1]
+        return np.random.Generator(source)
+    return {"list": list, "tuple": tuple, "set": set}[kind](_made(each, arrays) for each in of)
+
+
+def _plain(value: Any) -> Any:
+    """The state of a generator as JSON has it."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

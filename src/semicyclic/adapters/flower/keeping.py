@@ -4,13 +4,18 @@
     models-R.safetensors        the models after round R
     sums-R.safetensors          the open visits' means, the strategies' own state and the hedge, after round R
     blocks-R.safetensors        the means of blocks whose visit has ended before round R
+    nodes-R.safetensors         the nodes met until round R, and what they said of themselves
     rounds.jsonl                a line for every round
 
 Files are written under new names, then `state.json` is replaced in one step; what it no longer names is
-removed. A round writes what it has changed, so its cost does not depend on the number of blocks.
+removed. A round writes the arrays that it has changed, however many blocks there are. Other files in the
+folder are not touched.
 """
 
+import fcntl
 import json
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,17 +26,20 @@ from flwr.serverapp.strategy import Result
 
 from semicyclic.adapters.flower.averages import Averages, Mean, Part
 from semicyclic.adapters.flower.coding import record
-from semicyclic.adapters.flower.insides import dump, load
+from semicyclic.adapters.flower.insides import changed, classes, dump, load
 from semicyclic.adapters.flower.rounds import Round
+from semicyclic.adapters.flower.selection import Directory, Profile
 from semicyclic.method.bets import Bets
-from semicyclic.store.safely import put, put_text, sweep
+from semicyclic.store.safely import put, put_text
 
 if TYPE_CHECKING:
     from semicyclic.adapters.flower.strategy import Pluralistic
 
 NDArray = npt.NDArray[Any]
 FORMAT = "semicyclic-federated-1"
-STATE, ROUNDS = "state.json", "rounds.jsonl"
+STATE, ROUNDS, LOCK = "state.json", "rounds.jsonl", ".lock"
+OURS = re.compile(r"(models|sums|blocks|nodes)-\d+\.safetensors")
+LEFT = re.compile(rf"\.({OURS.pattern}|state\.json)\.\d+\.[0-9a-f]+")
 
 
 class Keeper:
@@ -40,23 +48,35 @@ class Keeper:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
+        self._lock = open(folder / LOCK, "a", encoding="utf-8")  # noqa: SIM115
+        try:
+            # The system lets go of it when a process dies.
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise ValueError(f"{folder}: another run is working in this folder") from None
         self.files: dict[str, str] = {}
         self.weights: dict[str, Any] = {}
         self.length = 0
+
+    def close(self) -> None:
+        """Let others work in the folder."""
+        self._lock.close()
 
     def keep(self, strategy: "Pluralistic", this: Round) -> None:
         """Put a round's changes into the folder; in one step they count."""
         number = this.number
         models, sums, blocks = self._changes(strategy, this)
-        for word, pieces in (("models", models), ("sums", sums), ("blocks", blocks)):
+        nodes = self._nodes(strategy.directory)
+        for word, pieces in (("models", models), ("sums", sums), ("blocks", blocks), ("nodes", nodes)):
             if not pieces:
                 continue
             file = f"{word}-{number}.safetensors"
             put(self.folder / file, {key: _whole(value) for key, value in pieces.items()}, {"format": FORMAT})
             for key in pieces:
                 self.files[key.split("|")[0]] = file
-        if this.moved:
-            for kind, name in strategy.moving(this.block):
+        for kind, name in strategy.moving(this.block):
+            if name in this.moved:
                 self.files[f"last/{kind}/{this.block}"] = self.files[f"current/{name}"]
                 self.weights[f"last/{kind}/{this.block}"] = name
         self._log(this)
@@ -64,14 +84,18 @@ class Keeper:
             "format": FORMAT,
             "settings": settings(strategy),
             "seed": strategy.seed,
+            "draws": strategy.draws,
             "round": number,
+            "block": this.block,
             "instant": this.instant,
             "rounds_bytes": self.length,
             "total": strategy.total,
             "weights": self.weights,
             "files": self.files,
-            "insides": {name: dump(inner)[0] for name, inner in strategy.inner.items()},
-            "latest": sorted(strategy.directory.latest.items()) if strategy.selection.separation else [],
+            "insides": {
+                name: changed(dump(inner)[0], strategy.fresh[name]) for name, inner in strategy.inner.items()
+            },
+            "latest": sorted(strategy.directory.latest.items()),
         }
         put_text(self.folder / STATE, json.dumps(told, sort_keys=True))
         self._tidy()
@@ -83,6 +107,8 @@ class Keeper:
             log.seek(self.length)
             log.write(json.dumps(this.told()).encode() + b"\n")
             self.length = log.tell()
+            log.flush()
+            os.fsync(log.fileno())
 
     def _changes(self, strategy: "Pluralistic", this: Round) -> tuple[dict[str, NDArray], ...]:
         """The arrays that a round has changed, by piece and name: `piece|name`."""
@@ -91,11 +117,14 @@ class Keeper:
         blocks: dict[str, NDArray] = {}
         moving = strategy.moving(this.block)
         for _, name in moving:
-            if this.moved or f"current/{name}" not in self.files:
+            if name in this.moved or f"current/{name}" not in self.files:
                 for key, value in strategy.current[name].values.items():
                     models[f"current/{name}|{key}"] = value
-            for key, value in dump(strategy.inner[name])[1].items():
-                sums[f"inner/{name}|{key}"] = value
+        touched = {name for _, name in moving}
+        for name, inner in strategy.inner.items():
+            if name in touched or f"inner/{name}" not in self.files:
+                for key, value in dump(inner)[1].items():
+                    sums[f"inner/{name}|{key}"] = value
         if strategy.bets is not None:
             for field, value in zip(Bets._fields[1:], strategy.bets[1:], strict=True):
                 sums[f"bets|{field}"] = value
@@ -115,6 +144,35 @@ class Keeper:
         return models, sums, blocks
 
     @staticmethod
+    def _nodes(directory: Directory) -> dict[str, NDArray]:
+        """Whom the server has met, if that has changed."""
+        if not directory.changed:
+            return {}
+        directory.changed = False
+        known = directory.profiles
+        zones = "\n".join(each.zone for each in known.values())
+        profiles = [each.availability for each in known.values()]
+        return {
+            "nodes|known": np.array(list(known), np.uint64),
+            "nodes|devices": np.array([each.device for each in known.values()], np.uint64),
+            "nodes|profiles": np.array(profiles).reshape(len(known), directory.blocks),
+            "nodes|zones": np.frombuffer(zones.encode(), np.uint8),
+            "nodes|refused": np.array(sorted(directory.refused), np.uint64),
+            "nodes|tried": np.array(list(directory.tries.items()), np.uint64).reshape(-1, 2),
+        }
+
+    @staticmethod
+    def _meet(directory: Directory, held: dict[str, NDArray]) -> None:
+        if not held:
+            return
+        zones = held["zones"].tobytes().decode().split("\n")
+        columns = held["known"].tolist(), held["profiles"], zones, held["devices"].tolist()
+        for node, profile, zone, device in zip(*columns, strict=False):
+            directory.profiles[node] = Profile(profile, zone, device)
+        directory.refused = set(held["refused"].tolist())
+        directory.tries = dict(held["tried"].tolist())
+
+    @staticmethod
     def _add_mean(
         pieces: dict[str, NDArray], piece: str, averages: Averages, mean: Mean, before: str = ""
     ) -> None:
@@ -124,14 +182,16 @@ class Keeper:
     def _tidy(self) -> None:
         """Remove what a state that has been replaced had named."""
         named = set(self.files.values())
-        for path in self.folder.glob("*-*.safetensors"):
-            if path.name not in named:
+        for path in self.folder.iterdir():
+            if OURS.fullmatch(path.name) and path.name not in named:
                 path.unlink(missing_ok=True)
 
     def restore(self, strategy: "Pluralistic", result: Result) -> int:
         """Bring a strategy to where the folder's run was; the number of rounds done, 0 if there is none."""
         path = self.folder / STATE
-        sweep(path)
+        for left in self.folder.iterdir():
+            if LEFT.fullmatch(left.name):
+                left.unlink(missing_ok=True)
         if not path.exists():
             return 0
         told = _read(path)
@@ -143,12 +203,14 @@ class Keeper:
                 )
         if strategy.seed is not None and strategy.seed != told["seed"]:
             raise ValueError(f"{self.folder}: the run there has seed {told['seed']}, not {strategy.seed}")
-        strategy.seed = told["seed"]
+        strategy.draws, strategy.block = told["draws"], told["block"]
         strategy.clock.resume(told["instant"])
         strategy.total = told["total"]
         self.files, self.weights, self.length = told["files"], told["weights"], told["rounds_bytes"]
         strategy.directory.latest = {int(device): int(instant) for device, instant in told["latest"]}
-        self._fill(strategy, told, _Pieces(self.folder, self.files))
+        pieces = _Pieces(self.folder, self.files)
+        self._fill(strategy, told, pieces)
+        self._meet(strategy.directory, pieces.get("nodes"))
         self._tell(result)
         return int(told["round"])
 
@@ -191,10 +253,13 @@ class Keeper:
 
     def _tell(self, result: Result) -> None:
         """What earlier rounds have measured, for the result."""
-        with open(self.folder / ROUNDS, "rb") as file:
-            lines = file.read(self.length).splitlines()
-        for line in lines:
-            told = json.loads(line)
+        path = self.folder / ROUNDS
+        try:
+            with open(path, "rb") as file:
+                lines = [json.loads(line) for line in file.read(self.length).splitlines()]
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{path}: it cannot be read: {error}") from None
+        for told in lines:
             number = told["number"]
             for name, place in (
                 ("train", result.train_metrics_clientapp),
@@ -240,7 +305,9 @@ def settings(strategy: "Pluralistic") -> dict[str, Any]:
     return {
         "schedule": strategy.schedule.to_json(),
         "chains": strategy.chains.name,
-        "strategy": type(next(iter(strategy.inner.values()))).__name__,
+        "strategy": classes(next(iter(strategy.inner.values()))),
+        "hedge": None if strategy.bets is None else int(strategy.bets.rule),
+        "clock": strategy.clock.told(),
         "tail": strategy.tail,
         "arrays": [[name, list(shape), str(dtype)] for name, shape, dtype in zip(*layout, strict=True)],
     }

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.adapters.flower.averages import as_type
 from semicyclic.method.schedule import Schedule
 from semicyclic.store.safely import put
 
@@ -49,7 +50,7 @@ class BlockModels:
         found: dict[str, NDArray] = {}
         for name, first in self.models[0].items():
             mixed = sum(share[i] * self.models[i][name].astype(np.float64) for i in np.flatnonzero(share))
-            found[name] = np.asarray(mixed).astype(first.dtype)
+            found[name] = as_type(np.asarray(mixed), first.dtype)
         return found
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -97,6 +98,8 @@ def distribution(profile: npt.ArrayLike, blocks: int) -> NDArray:
         raise ValueError("a profile holds numbers that are negative or not finite")
     if abs(share.sum() - 1.0) > 1e-3:
         raise ValueError(f"a profile sums to {share.sum():.6g}: it must be a distribution over blocks")
+    # What is next to nothing is nothing, or it would be lost in a sum and be neither.
+    share = np.where(share < 1e-9, 0.0, share)
     return np.asarray(share / share.sum())
 
 

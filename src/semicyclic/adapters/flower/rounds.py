@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from logging import INFO
+from logging import INFO, WARNING
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,9 +12,11 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
+from semicyclic.adapters.flower.insides import unkept
 from semicyclic.adapters.flower.selection import gather
 
 if TYPE_CHECKING:
+    from semicyclic.adapters.flower.keeping import Keeper
     from semicyclic.adapters.flower.strategy import Pluralistic
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
@@ -25,7 +27,7 @@ class Round:
     """What happened in a round.
 
     nodes: whom it chose; asked: to how many something was sent; came: how many replies; used: how many nodes
-    were learnt from. rejected: replies that were not used, by reason. moved: whether the model changed.
+    were learnt from. rejected: replies that were not used, by reason. moved: the chains that made a step.
     """
 
     number: int
@@ -35,16 +37,28 @@ class Round:
     nodes: list[int] = field(default_factory=list, repr=False)
     asked: int = 0
     came: int = 0
+    failed: int = 0
     used: int = 0
     rejected: dict[str, int] = field(default_factory=dict)
-    moved: bool = False
+    moved: tuple[str, ...] = ()
     note: str = ""
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     closed: list[tuple[str, int]] = field(default_factory=list, repr=False)
 
     def told(self) -> dict[str, Any]:
         """A value for JSON; the same run tells the same."""
-        names = ("number", "cycle", "block", "instant", "asked", "came", "used", "rejected", "moved")
+        names = (
+            "number",
+            "cycle",
+            "block",
+            "instant",
+            "asked",
+            "came",
+            "failed",
+            "used",
+            "rejected",
+            "moved",
+        )
         found = {name: getattr(self, name) for name in names} | self.metrics
         return found | ({"note": self.note} if self.note else {})
 
@@ -72,10 +86,38 @@ def run_rounds(
 
     if rounds < 1:
         raise ValueError(f"num_rounds={rounds}: must be at least 1")
-    keeper = None if checkpoint is None else Keeper(Path(checkpoint))
-    result = Result()
+    if strategy.total:
+        raise ValueError(
+            "this strategy has run already, and has its averages: make a new one for another run"
+        )
     strategy.begin(initial)
-    done = 0 if keeper is None else keeper.restore(strategy, result)
+    if checkpoint is None:
+        return _rounds(strategy, grid, initial, (0, rounds), timeout, hooks, None, Result())
+    keeper, result = Keeper(Path(checkpoint)), Result()
+    try:
+        for name in unkept(next(iter(strategy.inner.values()))):
+            log(
+                WARNING,
+                "%s of the strategy inside cannot be kept: a run that goes on begins with a new one",
+                name,
+            )
+        done = keeper.restore(strategy, result)
+        return _rounds(strategy, grid, initial, (done, rounds), timeout, hooks, keeper, result)
+    finally:
+        keeper.close()
+
+
+def _rounds(
+    strategy: "Pluralistic",
+    grid: Grid,
+    initial: ArrayRecord,
+    span: tuple[int, int],
+    timeout: float,
+    hooks: Hooks,
+    keeper: "Keeper | None",
+    result: Result,
+) -> Result:
+    done, rounds = span
     log(INFO, "Starting %s: rounds %d to %d", type(strategy).__name__, done + 1, rounds)
     strategy.summary()
     if hooks.evaluate is not None:
@@ -101,7 +143,9 @@ def _one(
     messages = strategy.configure_train(number, strategy.main().record, config, grid)
     this = strategy.this_round()
     replies = gather(grid, messages, wanted, deadline)
-    this.came = len({reply.metadata.src_node_id for reply in replies if not reply.has_error()})
+    came = {reply.metadata.src_node_id for reply in replies if not reply.has_error()}
+    this.came = len(came)
+    this.failed = len({reply.metadata.src_node_id for reply in replies if reply.has_error()} - came)
     _, metrics = strategy.aggregate_train(number, replies)
     if metrics is not None:
         result.train_metrics_clientapp[number] = metrics
@@ -129,12 +173,12 @@ def _served(result: Result, number: int, metrics: MetricRecord | None) -> None:
 
 def tally(total: dict[str, Any], this: Round) -> None:
     """Add a round to what is known of all."""
-    for name in ("asked", "came", "used"):
+    for name in ("asked", "came", "failed", "used"):
         total[name] = total.get(name, 0) + getattr(this, name)
     total["rounds"] = total.get("rounds", 0) + 1
     by_block = total.setdefault("by_block", {})
     by_block[str(this.block)] = by_block.get(str(this.block), 0) + this.used
-    total["moved"] = total.get("moved", 0) + this.moved
+    total["moved"] = total.get("moved", 0) + bool(this.moved)
     rejected = total.setdefault("rejected", {})
     for reason, count in this.rejected.items():
         rejected[reason] = rejected.get(reason, 0) + count
@@ -143,13 +187,15 @@ def tally(total: dict[str, Any], this: Round) -> None:
 def lost(total: dict[str, Any]) -> dict[str, Any]:
     """What a run has lost, by a name for each way.
 
-    rounds without a step; nodes that were asked and never answered in time; replies that were not used.
+    Rounds without a step; nodes that were asked and whose reply did not come, or not before the round had
+    enough of them; nodes that answered with a failure; replies that were not used, to evaluation included.
     """
     return {
         "rounds": total.get("rounds", 0),
         "rounds_without_a_step": total.get("rounds", 0) - total.get("moved", 0),
         "asked": total.get("asked", 0),
-        "no_reply": total.get("asked", 0) - total.get("came", 0) - total.get("rejected", {}).get("failed", 0),
+        "no_reply": total.get("asked", 0) - total.get("came", 0) - total.get("failed", 0),
+        "failed": total.get("failed", 0),
         "used": total.get("used", 0),
         "rejected": dict(total.get("rejected", {})),
     }

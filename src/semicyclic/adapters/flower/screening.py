@@ -9,14 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord, Message, MetricRecord
 
-from semicyclic.adapters.flower.averages import Layout
-from semicyclic.adapters.flower.coding import decode, remember
+from semicyclic.adapters.flower.averages import Layout, as_type
+from semicyclic.adapters.flower.coding import decode, encode, remember
 
 NDArray = npt.NDArray[Any]
 
 
 # Below this many values a look at each is as quick as a sum.
 SMALL = 1 << 14
+# A mean loss of more is as absurd as a count of a million million.
+WORST = 1e6
 
 
 class Rejected(NamedTuple):
@@ -39,11 +41,17 @@ class Screen(NamedTuple):
     """What replies must look like.
 
     weight: the metric that replies are weighted by; most: the largest it may be.
+    largest: the largest value, by its size, that an array may hold: squares of larger ones overflow.
+    loss: a metric that replies to training must have, one number of at most WORST.
+    known: how replies of earlier rounds were made up, to tell who is odd among two.
     """
 
     layout: Layout
     weight: str
     most: float
+    largest: float
+    loss: str | None
+    known: dict[bool, object]
 
     def trained(self, replies: Iterable[Message]) -> tuple[list[Message], list[Rejected]]:
         """The replies to training that can be used, and the others."""
@@ -62,11 +70,19 @@ class Screen(NamedTuple):
                 fine.append((reply, self._checked(reply, arrays=arrays)))
             except Bad as bad:
                 rejected.append(Rejected(node, bad.reason, bad.sentence))
+            except Exception as error:
+                # Whatever a client sends, it is the client that is left out.
+                rejected.append(Rejected(node, "unreadable", f"{type(error).__name__}: {error}"))
+        if not fine:
+            return [], rejected
         # Flower refuses a whole round over one reply whose metrics have other names: the most are right.
-        usual = Counter(shape for _, shape in fine).most_common(1)
+        counts = Counter(shape for _, shape in fine)
+        before = self.known.get(arrays)
+        usual = max(counts, key=lambda shape: (counts[shape], shape == before, str(shape)))
+        self.known[arrays] = usual
         kept = []
         for reply, shape in fine:
-            if shape == usual[0][0]:
+            if shape == usual:
                 kept.append(reply)
             else:
                 words = "its records or metrics are named otherwise than those of most others"
@@ -92,7 +108,10 @@ class Screen(NamedTuple):
         if len(measured) != 1:
             raise Bad("records", f"it has {len(measured)} records of metrics, not one")
         ((name, metrics),) = measured.items()
-        return tuple(models) if arrays else (), name, self._shape_of(metrics)
+        shape = self._shape_of(metrics)
+        if arrays:
+            self._check_loss(metrics)
+        return tuple(models) if arrays else (), name, shape
 
     def _check_arrays(self, record: Any) -> None:
         if set(record) != set(self.layout.names):
@@ -118,9 +137,25 @@ class Screen(NamedTuple):
                 raise Bad("shape", f"array {name!r} has shape {value.shape}, not {shape}")
             if value.dtype.kind not in "biuf":
                 raise Bad("type", f"array {name!r} holds {value.dtype}, not numbers such as {dtype}")
-            if not finite(value):
-                raise Bad("not finite", f"array {name!r} holds values that are not finite")
+            if value.dtype != dtype:
+                # In the model's own type from here on: a wider one would spread to the model.
+                value = as_type(value, dtype)
+                record[name] = array = encode(value)
+            if not self._is_small(value):
+                if not finite(value):
+                    raise Bad("not finite", f"array {name!r} holds values that are not finite")
+                raise Bad("too large", f"array {name!r} holds values beyond {self.largest:g}")
             remember(array, value)
+
+    def _is_small(self, value: NDArray) -> bool:
+        """Whether no value is beyond the largest; one pass, by the sum of squares, if that settles it."""
+        if value.dtype.kind != "f" or not value.size:
+            return True
+        flat = value.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if value.dtype.itemsize > 2 and np.dot(flat, flat) <= self.largest**2:
+                return True
+            return bool(np.abs(flat).max() <= self.largest)
 
     def _shape_of(self, metrics: MetricRecord) -> object:
         """The names of metrics and how many numbers each has; their values are checked."""
@@ -137,6 +172,15 @@ class Screen(NamedTuple):
                 raise Bad("not finite", f"its metric {name!r} is {value!r}")
             shape.append((name, len(value) if isinstance(value, list) else -1))
         return tuple(sorted(shape))
+
+    def _check_loss(self, metrics: MetricRecord) -> None:
+        if self.loss is None:
+            return
+        loss = metrics.get(self.loss)
+        if loss is None:
+            raise Bad("loss", f"it does not report {self.loss!r}, the loss of the model it was sent")
+        if isinstance(loss, list) or not abs(loss) <= WORST:
+            raise Bad("loss", f"its {self.loss!r} is {loss!r}: one number of at most {WORST:g} is expected")
 
 
 def finite(value: NDArray) -> bool:

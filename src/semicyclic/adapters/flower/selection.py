@@ -101,6 +101,8 @@ class Directory:
         self.tries: dict[int, int] = {}
         # By device: node ids change when a server is started again.
         self.latest: dict[int, int] = {}
+        # Whether someone was met since this was last put to disk.
+        self.changed = False
 
     def name(self, node: int) -> int:
         """The number of a node: what it says itself, or else its id."""
@@ -109,9 +111,10 @@ class Directory:
 
     def meet(self, grid: Grid, nodes: Iterable[int], deadline: float) -> list[Rejected]:
         """Ask nodes that are new for their profiles; those that are wrong are refused."""
+        there = list(nodes)
         new = [
             node
-            for node in nodes
+            for node in there
             if node not in self.profiles and node not in self.refused and self.tries.get(node, 0) < TRIES
         ]
         if not new:
@@ -128,10 +131,18 @@ class Directory:
                 self.tries[node] = TRIES
                 continue
             try:
-                self.profiles[node] = _profile(reply.content, self.blocks, node)
-            except ValueError as error:
+                found = _profile(reply.content, self.blocks, node)
+            except Exception as error:
+                # Whatever a client sends, it is the client that is left out.
                 self.refused.add(node)
                 rejected.append(Rejected(node, "profile", str(error)))
+                continue
+            others = {self.profiles[each].device for each in there if each in self.profiles}
+            if found.device in others:
+                # A number that someone else has who is here: it names nobody.
+                found = found._replace(device=node)
+            self.profiles[node] = found
+        self.changed = True
         return rejected
 
     def pick(
@@ -168,8 +179,12 @@ class Directory:
         known = self.profiles.get(node)
         return uniform(self.blocks) if known is None else known.availability
 
-    def took_part(self, nodes: Iterable[int], instant: int) -> None:
-        """Remember when nodes were last asked to work."""
+    def took_part(self, nodes: Iterable[int], instant: int, separation: timedelta | None) -> None:
+        """Remember when nodes were last asked to work, as long as that matters."""
+        if separation is None:
+            return
+        since = instant - separation // timedelta(microseconds=1)
+        self.latest = {device: at for device, at in self.latest.items() if at > since}
         for node in nodes:
             self.latest[self.name(node)] = instant
 
@@ -195,15 +210,24 @@ def gather(grid: Grid, messages: Iterable[Message], wanted: int | None, deadline
     asked = list(messages)
     groups = Counter(message.metadata.group_id for message in asked)
     missing = {group: count if wanted is None else min(wanted, count) for group, count in groups.items()}
-    waiting = {str(each) for each in grid.push_messages(asked) if each}
+    whose = [(message.metadata.group_id, message.metadata.dst_node_id) for message in asked]
+    sent = {str(each) for each in grid.push_messages(asked) if each}
+    waiting = {message.metadata.message_id: each for message, each in zip(asked, whose, strict=True)}
+    waiting = {number: each for number, each in waiting.items() if number in sent}
     end = pace.now() + deadline
     replies: list[Message] = []
     while waiting and any(count > 0 for count in missing.values()):
-        for reply in grid.pull_messages(waiting):
-            waiting.discard(reply.metadata.reply_to_message_id)
+        for reply in grid.pull_messages(set(waiting)):
+            question = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if question is None:
+                continue
+            # Who replies to what is known from the question, whatever a reply says of itself.
+            group, node = question
+            reply.metadata.group_id = group
+            reply.metadata.__dict__["_src_node_id"] = node
             replies.append(reply)
             if not reply.has_error():
-                missing[reply.metadata.group_id] -= 1
+                missing[group] -= 1
         left = end - pace.now()
         if left <= 0:
             break

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from enum import Enum
-from logging import INFO, WARNING
+from logging import ERROR, INFO, WARNING
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -23,15 +23,16 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from semicyclic.adapters.flower.among import Among, TooFew
-from semicyclic.adapters.flower.averages import Averages, Layout, Mean, merged
+from semicyclic.adapters.flower.averages import Averages, Layout, Mean, as_type, merged
 from semicyclic.adapters.flower.clock import Clock, WallClock
 from semicyclic.adapters.flower.coding import decode, record
+from semicyclic.adapters.flower.insides import classes, dump, load
 from semicyclic.adapters.flower.models import BlockModels
 from semicyclic.adapters.flower.rounds import Hooks, Round, lost, run_rounds
 from semicyclic.adapters.flower.screening import Rejected, Screen, finite
 from semicyclic.adapters.flower.selection import Directory, Selection, present
 from semicyclic.method.bets import Bets
-from semicyclic.method.hedge import AdaHedge, Prod, check_factors, in_play, learn_losses
+from semicyclic.method.hedge import AdaHedge, Prod, in_play, learn_losses
 from semicyclic.method.schedule import Schedule
 
 NDArray = npt.NDArray[Any]
@@ -75,6 +76,7 @@ class Pluralistic(Strategy):
     selection: who takes part; all nodes that are connected, as `inner` samples them, if not given.
     loss: the metric in which clients report the loss of the model they were sent (Chains.HEDGED).
     weight, most_examples: the metric that replies are weighted by, and the largest number believed of it.
+    largest: the largest value believed in a model; replies with larger ones are left out.
     evaluate_means: send the block's mean so far to federated evaluation, not the current model.
     seed: for the choice of nodes, and for what `inner` draws by Python's and NumPy's global generators.
         With one, a run can be repeated; noise for privacy must not be: leave it out then.
@@ -93,6 +95,7 @@ class Pluralistic(Strategy):
         loss: str = "loss-before",
         weight: str = "num-examples",
         most_examples: float = 1e7,
+        largest: float = 1e9,
         evaluate_means: bool = False,
         seed: int | None = None,
     ) -> None:
@@ -100,19 +103,31 @@ class Pluralistic(Strategy):
             raise TypeError(f"inner={inner!r}: give a strategy of flwr.serverapp.strategy")
         if hedge is not None and chains is not Chains.HEDGED:
             raise ValueError("hedge= is for chains=Chains.HEDGED")
+        if not isinstance(chains, Chains):
+            raise TypeError(f"chains={chains!r}: give Chains.SHARED, Chains.SEPARATE or Chains.HEDGED")
+        if "Xgb" in classes(inner):
+            raise ValueError(f"{classes(inner)} makes trees: only arrays of one shape can be averaged")
         if tail < 0:
             raise ValueError(f"tail={tail}: must be 0 or more")
+        if seed is not None and seed < 0:
+            raise ValueError(f"seed={seed}: must be 0 or more")
         self.schedule, self.chains, self.tail = schedule, chains, tail
         self.clock: Clock = WallClock() if clock is None else clock
         self.selection = Selection() if selection is None else selection
         self.loss, self.weight, self.most_examples = loss, weight, most_examples
         self.evaluate_means = evaluate_means
+        self.largest = largest
+        # Who takes part is drawn from `draws`, which a run without a seed keeps for when it goes on; noise
+        # that a strategy inside adds for privacy is repeatable by a seed of the caller's only.
         self.seed = seed
+        self.draws = int(np.random.SeedSequence().entropy) if seed is None else seed  # type: ignore[arg-type]
         blocks = schedule.blocks
         names = [SHARED, *map(str, range(blocks))] if chains is Chains.HEDGED else None
         names = names or ([SHARED] if chains is Chains.SHARED else list(map(str, range(blocks))))
         # Each chain has the server's own state, such as momentum, for itself.
         self.inner = {name: inner if name == names[0] else deepcopy(inner) for name in names}
+        self.fresh = {name: dump(each)[0] for name, each in self.inner.items()}
+        self.known: dict[bool, object] = {}
         self.bets: Bets | None = _bets(hedge, blocks) if chains is Chains.HEDGED else None
         self.directory = Directory(blocks)
         self.layout: Layout | None = None
@@ -120,6 +135,7 @@ class Pluralistic(Strategy):
         self.last: dict[str, list[Mapping[str, NDArray] | None]] = {}
         self.averages: dict[str, Averages] = {}
         self.total: dict[str, Any] = {}
+        self.block = 0
         self._round: Round | None = None
 
     # What Flower calls, in this order.
@@ -139,6 +155,7 @@ class Pluralistic(Strategy):
         located = self.schedule.place(np.array([instant]))
         cycle, block = int(located.cycle[0]), int(located.block[0])
         self.begin(arrays)
+        self.block = block
         nodes, rejected = self._choose(grid, instant, block, server_round)
         self._round = Round(server_round, cycle, block, instant, nodes=nodes)
         self._reject(rejected)
@@ -159,7 +176,8 @@ class Pluralistic(Strategy):
                 message.metadata.group_id = name
             messages += asked
         self._round.asked = len({message.metadata.dst_node_id for message in messages})
-        self.directory.took_part((message.metadata.dst_node_id for message in messages), instant)
+        asked_nodes = (message.metadata.dst_node_id for message in messages)
+        self.directory.took_part(asked_nodes, instant, self.selection.separation)
         return messages
 
     def aggregate_train(
@@ -172,16 +190,17 @@ class Pluralistic(Strategy):
         by_chain: dict[str, list[Message]] = {}
         for reply in replies:
             by_chain.setdefault(reply.metadata.group_id, []).append(reply)
-        screen = Screen(self.layout, self.weight, self.most_examples)
+        screen = self._screen()
         moved: dict[str, Model] = {}
         used: dict[str, list[Message]] = {}
         metrics: MetricRecord | None = None
         names = self.chains.moving(this.block)
-        failures = [reply for group, some in by_chain.items() if group not in names for reply in some]
+        strays = [reply for group, some in by_chain.items() if group not in names for reply in some]
+        self._reject(_stray(reply) for reply in strays)
         for name in names:
-            good, rejected = screen.trained([*by_chain.get(name, ()), *failures])
-            failures = []
+            good, rejected = screen.trained(by_chain.get(name, ()))
             self._reject(rejected)
+            self._check_losses(good, rejected)
             good.sort(key=lambda reply: self.directory.name(reply.metadata.src_node_id))
             used[name] = good
             after, told = self._moved(name, server_round, good)
@@ -219,11 +238,17 @@ class Pluralistic(Strategy):
         this = self._round
         if this is None or self.layout is None:
             return None
-        good, rejected = Screen(self.layout, self.weight, self.most_examples).evaluated(replies)
+        good, rejected = self._screen().evaluated(replies)
         self._reject(rejected)
         good.sort(key=lambda reply: self.directory.name(reply.metadata.src_node_id))
         name = self.chains.moving(this.block)[0]
-        return self.inner[name].aggregate_evaluate(server_round, good) if good else None
+        if not good:
+            return None
+        try:
+            return self.inner[name].aggregate_evaluate(server_round, good)
+        except Exception as error:
+            log(ERROR, "round %d, evaluation: %s: %s", server_round, type(error).__name__, error)
+            return None
 
     def start(
         self,
@@ -281,10 +306,8 @@ class Pluralistic(Strategy):
         shared, own = self.last["shared"][block], self.last["own"][block]
         if shared is None or own is None or self.bets is None:
             return shared
-        share = self.bets.share[block]
-        return {
-            name: (share[0] * shared[name] + share[1] * own[name]).astype(shared[name].dtype) for name in own
-        }
+        share, layout = self.bets.share[block], self._begun()
+        return layout.cast(share[0] * shared[name] + share[1] * own[name] for name in layout.names)
 
     def consensus(self) -> dict[str, NDArray]:
         """The mean over all rounds: one model for all blocks."""
@@ -334,7 +357,7 @@ class Pluralistic(Strategy):
         self._begun()
         if SHARED in self.current:
             return self.current[SHARED]
-        return self.current[str(self._round.block if self._round else 0)]
+        return self.current[str(self.block)]
 
     def moving(self, block: int) -> tuple[tuple[str, str], ...]:
         """The chains that move in a block: whether each is "shared" or "own", and its name."""
@@ -362,9 +385,7 @@ class Pluralistic(Strategy):
 
     def _rng(self, server_round: int, use: int) -> np.random.Generator:
         """A generator for one use in one round: nothing of it has to be kept for a resumed run."""
-        if self.seed is None:
-            self.seed = int(np.random.SeedSequence().generate_state(1)[0])
-        return np.random.default_rng([self.seed, server_round, use])
+        return np.random.default_rng([self.draws, server_round, use])
 
     @contextmanager
     def _sampling(self, server_round: int, use: int) -> Iterator[None]:
@@ -402,22 +423,41 @@ class Pluralistic(Strategy):
         if not good:
             return None, None
         inner = self.inner[name]
-        held = dict(vars(inner))
-        with self._noise(server_round, name):
-            arrays, metrics = inner.aggregate_train(server_round, good)
-        if arrays is None:
-            return None, metrics
-        if set(arrays) == set(self.layout.names):
-            found = Model.of(arrays)
-            shapes = tuple(found.values[name].shape for name in self.layout.names)
-            if shapes == self.layout.shapes and all(finite(value) for value in found.values.values()):
-                return found, metrics
-        # Whatever the strategy inside has made of it, its own state included, did not happen.
-        vars(inner).clear()
-        vars(inner).update(held)
-        self._round.note = "the strategy's new model is not finite, or not of the shapes of the old one"
-        log(WARNING, "round %d: %s", server_round, self._round.note)
-        return None, None
+        held = dump(inner)
+        metrics: MetricRecord | None = None
+        try:
+            with self._noise(server_round, name):
+                arrays, metrics = inner.aggregate_train(server_round, good)
+            if arrays is None:
+                return None, metrics
+            return self._checked(arrays, inner), metrics
+        except Exception as error:
+            # Whatever the strategy inside has made of it, its own state included, did not happen.
+            load(inner, *held)
+            self._round.note = f"{type(error).__name__}: {error}"
+            log(ERROR, "round %d made no step: %s", server_round, self._round.note)
+            return None, None
+
+    def _checked(self, arrays: ArrayRecord, inner: Strategy) -> Model:
+        """The new model in the types of the first one, if all of it and of the strategy's state is finite."""
+        layout = self._begun()
+        if set(arrays) != set(layout.names):
+            raise ValueError("the strategy's new model has other arrays than the old one")
+        found = {}
+        for name, shape, dtype in zip(*layout, strict=True):
+            value = decode(arrays[name])
+            if value.shape != shape:
+                raise ValueError(
+                    f"array {name!r} of the strategy's new model has shape {value.shape}, not {shape}"
+                )
+            found[name] = as_type(value, dtype)
+            if not finite(found[name]):
+                raise ValueError(f"array {name!r} of the strategy's new model is not finite")
+        for name, value in dump(inner)[1].items():
+            if not finite(value):
+                raise ValueError(f"{name} of the strategy itself is not finite")
+        same = all(found[name].dtype == decode(arrays[name]).dtype for name in found)
+        return Model(arrays if same else record(found), found)
 
     def _learn(self, this: Round, moved: Mapping[str, Model], used: Mapping[str, Sequence[Message]]) -> None:
         """Average what was in force before the update, then let the update be."""
@@ -433,11 +473,10 @@ class Pluralistic(Strategy):
             losses = self._losses(used[SHARED], used[own])
             if losses is not None:
                 learn_losses(self.bets, this.block, losses)
-                check_factors(self.bets)
         for kind, name in moving:
             self.current[name] = moved[name]
             self.last[kind][this.block] = moved[name].values
-        this.moved = bool(moved)
+        this.moved = tuple(name for _, name in moving)
 
     def _note_change(self, kind: str, block: int | None) -> None:
         assert self._round is not None
@@ -450,15 +489,26 @@ class Pluralistic(Strategy):
         nodes = [node for node in told[0] if node in told[1]]
         if not nodes:
             return None
-        missing = [node for node in nodes if any(self.loss not in each[node] for each in told)]
-        if missing:
-            raise ValueError(
-                f"node {missing[0]} does not report {self.loss!r}, the loss of the model it was sent before "
-                "training: a hedge needs it among the metrics of training"
-            )
         weights = np.array([told[0][node][self.weight] for node in nodes], np.float64)
         table = np.array([[each[node][self.loss] for each in told] for node in nodes], np.float64)
         return np.asarray(weights @ table / weights.sum())
+
+    def _screen(self) -> Screen:
+        loss = self.loss if self.bets is not None else None
+        return Screen(self._begun(), self.weight, self.most_examples, self.largest, loss, self.known)
+
+    def _check_losses(self, good: Sequence[Message], rejected: Sequence[Rejected]) -> None:
+        """Clients of which none reports a loss are not bad, they do not know that it is wanted."""
+        if (
+            rejected
+            and not good
+            and not self.total.get("moved")
+            and {each.reason for each in rejected} == {"loss"}
+        ):
+            raise ValueError(
+                f"no client reports {self.loss!r}, the loss of the model it was sent before training, among "
+                "its metrics: a hedge needs it"
+            )
 
     def _reject(self, rejected: Iterable[Rejected]) -> None:
         assert self._round is not None
@@ -494,6 +544,11 @@ class Pluralistic(Strategy):
         empty = tuple(block for block, mean in enumerate(means) if mean is None)
         models = tuple(layout.cast((whole if mean is None else mean).values) for mean in means)
         return BlockModels(self.schedule, models, empty, read_out)
+
+
+def _stray(reply: Message) -> Rejected:
+    words = str(reply.error.reason) if reply.has_error() else "it replies to no chain of this round"
+    return Rejected(reply.metadata.src_node_id, "failed" if reply.has_error() else "names", words)
 
 
 def _metrics(reply: Message) -> Mapping[str, Any]:

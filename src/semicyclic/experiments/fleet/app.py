@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
-from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock, Selection
+from semicyclic.adapters.flower import BlockClock, Chains, InProcess, Pluralistic, Selection
 from semicyclic.adapters.flower.coding import decode, record
 from semicyclic.experiments.fleet.local import log_loss, loss_before, scores, trained
 from semicyclic.experiments.fleet.world import START, Settings, World, make
@@ -117,7 +117,7 @@ def strategy_of(
     chains: Chains = Chains.SHARED,
     ask: bool = False,
     inner: Strategy | None = None,
-    clock: RoundClock | None = None,
+    clock: BlockClock | None = None,
 ) -> Pluralistic:
     """FedAvg on a fleet, wrapped.
 
@@ -129,7 +129,7 @@ def strategy_of(
     return Pluralistic(
         base if inner is None else inner,
         world.population.schedule,
-        RoundClock(START, world.every) if clock is None else clock,
+        clock_of(world) if clock is None else clock,
         chains=chains,
         selection=Selection(
             wanted=settings.per_round,
@@ -142,7 +142,12 @@ def strategy_of(
     )
 
 
-def fleet_grid(world: World, clock: RoundClock, *, uniform: bool = False) -> InProcess:
+def clock_of(world: World) -> BlockClock:
+    """The same number of rounds in every block."""
+    return BlockClock(world.population.schedule, START, world.settings.rounds_per_block)
+
+
+def fleet_grid(world: World, clock: BlockClock, *, uniform: bool = False) -> InProcess:
     """The fleet in this process: who is there depends on the clock; with `uniform`, all always are."""
     settings = world.settings
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -106,9 +107,9 @@ def traced(path: Path, home: Array, zone: str, rng: np.random.Generator) -> Avai
 def _npz(path: Path) -> Array:
     """[T, phones] arrays `A` (1 is available) and `step_minutes`, as many whole days as there are."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
             table, step = np.asarray(file["A"]), int(file["step_minutes"])
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError, EOFError, BadZipFile) as error:
         raise ValueError(f"{path}: not a trace with arrays A and step_minutes: {error}") from None
     if table.ndim != 2 or step <= 0 or (24 * 60) % step:
         raise ValueError(f"{path}: A has shape {table.shape} and steps of {step} minutes")
@@ -150,11 +151,17 @@ def _client(path: Path, number: int, told: Any) -> Array:
         raise ValueError(
             f"{path}: client {number} has {active.size} active and {inactive.size} inactive times"
         )
-    days = max(int(finish // 86_400), 1)
+    events = np.r_[active, inactive]
+    if not np.isfinite(events).all():
+        raise ValueError(f"{path}: client {number} has times that are not finite")
+    # Ties: what begins when something ends goes on.
+    order = np.lexsort((np.arange(len(events)) < len(active), events))
+    begins = (order < len(active)).tolist()
+    days = max(int(np.ceil(finish / 86_400)), 1)
     middle = (np.arange(days * SLOTS) + 0.5) * 1800 % finish
-    begun = np.searchsorted(np.sort(active), middle, side="right")
-    ended = np.searchsorted(np.sort(inactive), middle, side="right")
-    return np.asarray(begun > ended)
+    # Before the first event it is as after the last: the trace comes over again.
+    latest = np.searchsorted(events[order], middle, side="right") - 1
+    return np.array([bool(begins) and begins[each] for each in latest])
 
 
 def _walls(schedule: Schedule) -> Schedule:

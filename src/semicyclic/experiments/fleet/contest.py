@@ -14,9 +14,10 @@ import numpy.typing as npt
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
-from semicyclic.adapters.flower import BlockModels, Chains, Pluralistic, RoundClock, identity
-from semicyclic.experiments.fleet.app import WEIGHTS, fleet_grid, run, strategy_of
-from semicyclic.experiments.fleet.world import START, Settings, World, make
+from semicyclic.adapters.flower import BlockClock, BlockModels, Chains, Pluralistic, identity
+from semicyclic.experiments.fleet.app import WEIGHTS, clock_of, fleet_grid, run, strategy_of
+from semicyclic.experiments.fleet.world import Settings, World, make
+from semicyclic.experiments.summary import beyond
 
 Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
@@ -104,7 +105,7 @@ def play(settings: Settings, out: Path | None, tell: Tell) -> Outcome:
     """One repetition, from where it was if `out` has some of it."""
     world = make(settings)
     yard = Yardstick.of(world)
-    clock = RoundClock(START, world.every)
+    clock = clock_of(world)
     strategy = strategy_of(world, chains=Chains.HEDGED, clock=clock)
     days = _Days(world, yard, strategy)
     result = _run(
@@ -120,6 +121,11 @@ def play(settings: Settings, out: Path | None, tell: Tell) -> Outcome:
         lambda done: tell(0.7 + 0.3 * done, "always available"),
         uniform=True,
     )
+    for each in (strategy, ideal):
+        if not each.participation.any():
+            raise ValueError(
+                "no round had a reply in time: give a longer --deadline, or another --availability"
+            )
     told = result.evaluate_metrics_serverapp
     over = {key: np.stack([np.array(each[key]) for _, each in sorted(told.items())]) for key in days.KEYS}
     matrix = yard.matrix(strategy.lasts(of="shared"))
@@ -157,6 +163,9 @@ class _Days:
         if number == 0 or number % self.length:
             return None
         yard, strategy = self.yard, self.strategy
+        if not strategy.total.get("moved") and not strategy.this_round().moved:
+            start = yard.by_block(np.zeros(yard.X.shape[1])).tolist()
+            return MetricRecord(dict.fromkeys(self.KEYS, start))
         return MetricRecord(
             {
                 "fedavg_last": yard.matrix(strategy.lasts(of="shared")).mean(axis=0).tolist(),
@@ -171,7 +180,7 @@ class _Days:
 def _run(
     world: World,
     strategy: Pluralistic,
-    clock: RoundClock,
+    clock: BlockClock,
     checkpoint: Path | None,
     measure: Callable[[int, ArrayRecord], MetricRecord | None] | None,
     tell: Callable[[float], None],
@@ -233,6 +242,7 @@ def contest(
         "settings": {
             **{name.replace("-", "_"): value for name, value in settings.config().items()},
             "local_steps": list(local_steps),
+            "devices": world.population.devices,
             "repetitions": repetitions,
             "rounds": world.rounds,
             "step_sizes": {str(s): replace(settings, local_steps=s).rate for s in local_steps},
@@ -263,6 +273,7 @@ def summed(outcomes: list[Outcome]) -> dict[str, Any]:
                 "mean": float((mean["pluralistic"] - mean[key]).mean()),
                 "std": _std(mean["pluralistic"] - mean[key]),
                 "better_in": int((mean["pluralistic"] > mean[key]).sum()),
+                "clear": _is_clear(mean["pluralistic"] - mean[key]),
             }
             for key in APPROACHES
             if key != "pluralistic"
@@ -279,6 +290,7 @@ def summed(outcomes: list[Outcome]) -> dict[str, Any]:
             }
             for key in MEMBERSHIPS
         },
+        "never_trained": sorted({block for each in outcomes for block in each.models.fallback}),
         "participation": np.stack([each.participation for each in outcomes]).mean(axis=0).tolist(),
         "hedge": np.stack([each.hedge for each in outcomes]).mean(axis=0).tolist(),
         "lost": lost,
@@ -298,6 +310,14 @@ def _softness(profiles: Array) -> Array:
     m = profiles.shape[1]
     share = np.where(profiles > 0, profiles, 1.0)
     return np.asarray(-(profiles * np.log(share)).sum(axis=1).mean() / np.log(m)) if m > 1 else np.zeros(())
+
+
+def _is_clear(differences: Array) -> bool:
+    """Whether paired differences stand out from their own spread, by Student's t."""
+    count = len(differences)
+    if count < 2:
+        return False
+    return bool(abs(differences.mean()) > beyond(count) * differences.std(ddof=1) / np.sqrt(count))
 
 
 def _std(values: Array) -> float:
