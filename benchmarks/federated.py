@@ -63,7 +63,7 @@ def fed_wrap() -> list[Figure]:
 
 
 FLEET = f"""
-import logging, resource, time
+import logging, time
 from semicyclic.adapters.flower import identity
 from semicyclic.experiments.fleet.app import clock_of, fleet_grid, run, strategy_of
 from semicyclic.experiments.fleet.world import Settings, make
@@ -77,7 +77,9 @@ with identity():
         begin = time.perf_counter()
         run(strategy_of(world, clock=clock), fleet_grid(world, clock), world, {ROUNDS})
         best = max(best, {ROUNDS} / (time.perf_counter() - begin))
-print(best, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+# Not by getrusage, which would tell the peak of the process that has started this one.
+peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(best, int(peak.split()[1]) / 1e6)
 """
 
 

@@ -233,7 +233,7 @@ def test_generators_and_notes_of_a_strategy_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_chain_that_did_not_move_is_kept_as_it_was(tmp_path: Path) -> None:
-    """In round 5 the shared chain gets nothing that can be used; separate ones: the last block's is current."""
+    """In round 5 the shared chain gets nothing that can be used; separate ones: the last block's counts."""
 
     def spoilt(message: Any, arrays: Any) -> Any:
         if told(message, "server-round") == 5 and message.metadata.group_id == "shared":

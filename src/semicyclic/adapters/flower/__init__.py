@@ -19,11 +19,12 @@ except ImportError:
         "federated training needs Flower, which is not installed: pip install 'semicyclic[flower]'"
     ) from None
 
+from semicyclic.adapters.flower.chains import Chains
 from semicyclic.adapters.flower.clock import BlockClock, FastClock, RoundClock, WallClock
 from semicyclic.adapters.flower.grid import InProcess, identity
 from semicyclic.adapters.flower.models import BlockModels
 from semicyclic.adapters.flower.selection import Selection
-from semicyclic.adapters.flower.strategy import Chains, Pluralistic
+from semicyclic.adapters.flower.strategy import Pluralistic
 
 __all__ = [
     "BlockClock",

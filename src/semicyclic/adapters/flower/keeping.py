@@ -25,8 +25,9 @@ from flwr.app import MetricRecord
 from flwr.serverapp.strategy import Result
 
 from semicyclic.adapters.flower.averages import Averages, Mean, Part
+from semicyclic.adapters.flower.chains import Model
 from semicyclic.adapters.flower.coding import record
-from semicyclic.adapters.flower.insides import changed, classes, dump, load
+from semicyclic.adapters.flower.memory import changed, classes, dump, load
 from semicyclic.adapters.flower.rounds import Round
 from semicyclic.adapters.flower.selection import Directory, Profile
 from semicyclic.method.bets import Bets
@@ -75,7 +76,7 @@ class Keeper:
             put(self.folder / file, {key: _whole(value) for key, value in pieces.items()}, {"format": FORMAT})
             for key in pieces:
                 self.files[key.split("|")[0]] = file
-        for kind, name in strategy.moving(this.block):
+        for kind, name in strategy.chains.moving(this.block):
             if name in this.moved:
                 self.files[f"last/{kind}/{this.block}"] = self.files[f"current/{name}"]
                 self.weights[f"last/{kind}/{this.block}"] = name
@@ -93,7 +94,7 @@ class Keeper:
             "weights": self.weights,
             "files": self.files,
             "insides": {
-                name: changed(dump(inner)[0], strategy.fresh[name]) for name, inner in strategy.inner.items()
+                name: changed(dump(one.strategy)[0], one.fresh) for name, one in strategy.inside.items()
             },
             "latest": sorted(strategy.directory.latest.items()),
         }
@@ -115,24 +116,24 @@ class Keeper:
         models: dict[str, NDArray] = {}
         sums: dict[str, NDArray] = {}
         blocks: dict[str, NDArray] = {}
-        moving = strategy.moving(this.block)
+        moving = strategy.chains.moving(this.block)
         for _, name in moving:
             if name in this.moved or f"current/{name}" not in self.files:
-                for key, value in strategy.current[name].values.items():
+                for key, value in strategy.learnt.current[name].values.items():
                     models[f"current/{name}|{key}"] = value
         touched = {name for _, name in moving}
-        for name, inner in strategy.inner.items():
+        for name, one in strategy.inside.items():
             if name in touched or f"inner/{name}" not in self.files:
-                for key, value in dump(inner)[1].items():
+                for key, value in dump(one.strategy)[1].items():
                     sums[f"inner/{name}|{key}"] = value
-        if strategy.bets is not None:
-            for field, value in zip(Bets._fields[1:], strategy.bets[1:], strict=True):
+        if strategy.learnt.bets is not None:
+            for field, value in zip(Bets._fields[1:], strategy.learnt.bets[1:], strict=True):
                 sums[f"bets|{field}"] = value
-        for kind, averages in strategy.averages.items():
+        for kind, averages in strategy.learnt.averages.items():
             self._add_mean(sums, f"open/{kind}", averages, averages.open)
             self.weights[f"open/{kind}"] = [averages.place, averages.open.weight]
         for kind, block in this.closed:
-            averages = strategy.averages[kind]
+            averages = strategy.learnt.averages[kind]
             whole = averages.total[block]
             assert whole is not None
             self._add_mean(blocks, f"total/{kind}/{block}", averages, whole)
@@ -203,7 +204,7 @@ class Keeper:
                 )
         if strategy.seed is not None and strategy.seed != told["seed"]:
             raise ValueError(f"{self.folder}: the run there has seed {told['seed']}, not {strategy.seed}")
-        strategy.draws, strategy.block = told["draws"], told["block"]
+        strategy.draws, strategy.learnt.block = told["draws"], told["block"]
         strategy.clock.resume(told["instant"])
         strategy.total = told["total"]
         self.files, self.weights, self.length = told["files"], told["weights"], told["rounds_bytes"]
@@ -215,24 +216,21 @@ class Keeper:
         return int(told["round"])
 
     def _fill(self, strategy: "Pluralistic", told: dict[str, Any], pieces: "_Pieces") -> None:
-        from semicyclic.adapters.flower.strategy import Model
-
-        assert strategy.layout is not None
-        names = strategy.layout.names
+        names = strategy.learnt.layout.names
 
         def model(piece: str, inside: str) -> Model:
             held = pieces.get(piece, inside)
             found = {key: held[key] for key in names}
             return Model(record(found), found)
 
-        for name in strategy.inner:
+        for name, one in strategy.inside.items():
             if f"current/{name}" in self.files:
-                strategy.current[name] = model(f"current/{name}", f"current/{name}")
-            load(strategy.inner[name], told["insides"][name], pieces.get(f"inner/{name}"))
-        if strategy.bets is not None and "bets" in self.files:
+                strategy.learnt.current[name] = model(f"current/{name}", f"current/{name}")
+            load(one.strategy, told["insides"][name], pieces.get(f"inner/{name}"))
+        if strategy.learnt.bets is not None and "bets" in self.files:
             held = pieces.get("bets")
-            strategy.bets = Bets(strategy.bets.rule, *(held[name] for name in Bets._fields[1:]))
-        for kind, averages in strategy.averages.items():
+            strategy.learnt.bets = Bets(strategy.learnt.bets.rule, *(held[name] for name in Bets._fields[1:]))
+        for kind, averages in strategy.learnt.averages.items():
             place, weight = self.weights[f"open/{kind}"]
             averages.place = None if place is None else (place[0], place[1])
             held = pieces.get(f"open/{kind}")
@@ -248,8 +246,8 @@ class Keeper:
                         for number, (cycle, each) in enumerate(self.weights[f"recent/{kind}/{block}"])
                     ]
                 last = f"last/{kind}/{block}"
-                if kind in strategy.last and last in self.files:
-                    strategy.last[kind][block] = model(last, f"current/{self.weights[last]}").values
+                if kind in strategy.learnt.last and last in self.files:
+                    strategy.learnt.last[kind][block] = model(last, f"current/{self.weights[last]}").values
 
     def _tell(self, result: Result) -> None:
         """What earlier rounds have measured, for the result."""
@@ -300,15 +298,14 @@ class _Pieces:
 
 def settings(strategy: "Pluralistic") -> dict[str, Any]:
     """What must be the same for a run to go on."""
-    layout = strategy.layout
-    assert layout is not None
+    layout = strategy.learnt.layout
     return {
         "schedule": strategy.schedule.to_json(),
         "chains": strategy.chains.name,
-        "strategy": classes(next(iter(strategy.inner.values()))),
-        "hedge": None if strategy.bets is None else int(strategy.bets.rule),
+        "strategy": classes(next(iter(strategy.inside.values())).strategy),
+        "hedge": None if strategy.learnt.bets is None else int(strategy.learnt.bets.rule),
         "clock": strategy.clock.told(),
-        "tail": strategy.tail,
+        "tail": strategy.learnt.tail,
         "arrays": [[name, list(shape), str(dtype)] for name, shape, dtype in zip(*layout, strict=True)],
     }
 

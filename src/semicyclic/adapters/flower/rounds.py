@@ -12,7 +12,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
-from semicyclic.adapters.flower.insides import unkept
+from semicyclic.adapters.flower.memory import unkept
 from semicyclic.adapters.flower.selection import gather
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ def run_rounds(
         raise ValueError(
             "this strategy has run already, and has its averages: make a new one for another run"
         )
-    strategy.begin(initial)
+    strategy.learnt.begin(initial)
     if checkpoint is None:
         return _rounds(strategy, grid, initial, (0, rounds), timeout, hooks, None, Result())
     keeper, result = Keeper(Path(checkpoint)), Result()
     try:
-        for name in unkept(next(iter(strategy.inner.values()))):
+        for name in unkept(next(iter(strategy.inside.values())).strategy):
             log(
                 WARNING,
                 "%s of the strategy inside cannot be kept: a run that goes on begins with a new one",

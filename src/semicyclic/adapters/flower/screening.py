@@ -152,10 +152,12 @@ class Screen(NamedTuple):
         if value.dtype.kind != "f" or not value.size:
             return True
         flat = value.reshape(-1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if value.dtype.itemsize > 2 and np.dot(flat, flat) <= self.largest**2:
-                return True
+        if value.size < SMALL or value.dtype.itemsize < 4:
             return bool(np.abs(flat).max() <= self.largest)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.dot(flat, flat) <= self.largest**2:
+                return True
+        return bool(np.abs(flat).max() <= self.largest)
 
     def _shape_of(self, metrics: MetricRecord) -> object:
         """The names of metrics and how many numbers each has; their values are checked."""

@@ -1,0 +1,49 @@
+"""Which chains a federated run has, and what a chain's model is."""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+from flwr.app import ArrayRecord
+
+from semicyclic.adapters.flower.coding import decode
+
+NDArray = npt.NDArray[Any]
+# The chain that all blocks share; a block's own chain is called by its number.
+SHARED = "shared"
+
+
+class Chains(Enum):
+    """Which chains a run has."""
+
+    SHARED = "one chain for all blocks, averaged for each"
+    SEPARATE = "a chain for every block"
+    HEDGED = "both, hedged for each block"
+
+    def names(self, blocks: int) -> list[str]:
+        """All chains of a run."""
+        shared = [] if self is Chains.SEPARATE else [SHARED]
+        return shared if self is Chains.SHARED else [*shared, *map(str, range(blocks))]
+
+    def moving(self, block: int) -> tuple[tuple[str, str], ...]:
+        """The chains that move in a round of a block: what kind each is of, and its name."""
+        shared, own = ("shared", SHARED), ("own", str(block))
+        return {Chains.SHARED: (shared,), Chains.SEPARATE: (own,), Chains.HEDGED: (shared, own)}[self]
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The sequences of models that are averaged; the last one is what to deploy."""
+        kinds = {Chains.SHARED: ("shared",), Chains.SEPARATE: ("own",)}
+        return kinds.get(self, ("shared", "own", "hedged"))
+
+
+class Model(NamedTuple):
+    """A chain's model as it is sent, and its arrays, which share the same bytes."""
+
+    record: ArrayRecord
+    values: Mapping[str, NDArray]
+
+    @staticmethod
+    def of(arrays: ArrayRecord) -> "Model":
+        return Model(arrays, {name: decode(array) for name, array in arrays.items()})
