@@ -105,6 +105,7 @@ def test_block_means_and_tails_are_what_their_names_say(places: list[Any], tail:
     models = [{"a": rng.normal(size=(2, 1)), "n": rng.normal(size=3)} for _ in places]
     for place, model in zip(places, models, strict=True):
         averages.record(place, [(0.25, model), (0.75, model)])
+    assert all(len(parts) <= tail for parts in averages.recent)
     for block in range(3):
         mine = [(place[0], model) for place, model in zip(places, models, strict=True) if place[1] == block]
         mean, recent = averages.means()[block], averages.tails(tail)[block]
@@ -392,7 +393,7 @@ class Odd(FedAvg):
             if self.fault == "raises":
                 raise RuntimeError("a bad day")
             if self.fault == "state":
-                self.memory = np.array([np.inf, 0.0])
+                self.memory = np.array([0.0, np.inf])
             if self.fault == "names":
                 return ArrayRecord({"w": arrays["w"]}), metrics  # type: ignore[index]
         assert arrays is not None
@@ -581,6 +582,16 @@ def test_a_round_takes_k_of_n_and_waits_for_nobody_beyond_the_deadline() -> None
     run(found, 4, slow)
     assert found.lost()["used"] == 12
     assert found.lost()["rounds_without_a_step"] == 0
+
+
+def test_replies_are_summed_up_in_the_order_of_devices() -> None:
+    """Whoever is first: sums of floats depend on their order."""
+    found = []
+    for arrival in (lambda device, _: float(device), lambda device, _: 9.0 - device):
+        each = strategy()
+        run(each, 12, InProcess(client(), 6, arrival=arrival))
+        found.append([model["w"].tobytes() for model in each.models().models])
+    assert found[0] == found[1]
 
 
 def test_dropouts_and_late_joiners_are_normal() -> None:
