@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from semicyclic.show.drawing import BLUE, BROWN, FAINT, GREEN, ORANGE, RED, VIOLET, drawing, legend
+from semicyclic.show.drawing import BLUE, BROWN, COLOURS, FAINT, GREEN, ORANGE, RED, VIOLET, drawing, legend
 from semicyclic.show.figures import Picture, finished
 from semicyclic.show.output import write_report
 from semicyclic.show.report import page
@@ -158,8 +158,11 @@ def _availability(results: Results) -> Picture:
         hours = np.arange(len(curve) + 1) / 2
         groups = [np.array(each) for each in results["availability_by_home"] if each is not None]
         for number, each in enumerate(groups):
-            name = "by the block of their home hour" if number == 0 else None
-            top.step(hours, 100 * np.r_[each, each[-1]], where="post", color=FAINT, linewidth=0.8, label=name)
+            name = "those at home in one block" if number == 0 else None
+            colour = COLOURS[number % len(COLOURS)]
+            top.step(
+                hours, 100 * np.r_[each, each[-1]], where="post", color=colour, linewidth=0.8, label=name
+            )
         top.step(hours, 100 * np.r_[curve, curve[-1]], where="post", color=BLUE, label="all devices")
         top.set(xlim=(0, 24), ylabel="available, %", xlabel=f"hour of the day ({results['zone']})")
         top.set_ylim(0, max(105 * max(each.max() for each in [curve, *groups]), 1))
@@ -175,8 +178,9 @@ def _availability(results: Results) -> Picture:
             figure,
             "availability",
             "Who is there, and who takes part",
-            "Above: the share of all devices that are available, by the half hour, first repetition. Below: "
-            "replies that were learnt from in each block, mean over repetitions.",
+            "Above: the share of devices that are available, by the half hour: of all, and of those whose "
+            "home hour is in the same block; first repetition. Below: replies that were learnt from in each "
+            "block, mean over repetitions.",
         )
 
 

@@ -228,7 +228,7 @@ def contest(
         "memberships": MEMBERSHIPS,
         "availability": world.availability.curve().tolist(),
         "availability_by_home": world.availability.by_home(world.population.home, world.population.schedule),
-        "soft": float(_softness(world.profiles)),
+        "soft": _softness(world.profiles),
         "local_steps": {str(steps): summed(each) for steps, each in found.items()},
         "population": {
             "name": world.population.name,
@@ -305,11 +305,12 @@ def _add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
             total[key] = total.get(key, 0) + value
 
 
-def _softness(profiles: Array) -> Array:
+def _softness(profiles: Array) -> float:
     """How spread devices are over blocks: 0 if each is in one alone, 1 if all are alike in all."""
     m = profiles.shape[1]
     share = np.where(profiles > 0, profiles, 1.0)
-    return np.asarray(-(profiles * np.log(share)).sum(axis=1).mean() / np.log(m)) if m > 1 else np.zeros(())
+    entropy = -(profiles * np.log(share)).sum(axis=1).mean()
+    return abs(float(entropy)) / np.log(m) if m > 1 else 0.0
 
 
 def _is_clear(differences: Array) -> bool:
