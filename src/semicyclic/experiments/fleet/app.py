@@ -3,6 +3,7 @@
 The same two run in this process (`InProcess`), in Flower's simulation, and on a SuperLink with SuperNodes.
 """
 
+import json
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -19,6 +20,7 @@ from semicyclic.adapters.flower import BlockClock, Chains, InProcess, Pluralisti
 from semicyclic.adapters.flower.coding import decode, record
 from semicyclic.experiments.fleet.local import log_loss, loss_before, scores, trained
 from semicyclic.experiments.fleet.world import START, Settings, World, make
+from semicyclic.store.safely import put_text
 
 Array = npt.NDArray[Any]
 WEIGHTS = "weights"
@@ -108,6 +110,7 @@ def main(grid: Grid, context: Context) -> None:
     rounds = int(context.run_config.get("rounds", world.rounds))
     strategy = strategy_of(world, chains=chains, ask=True)
     run(strategy, grid, world, rounds, checkpoint=out)
+    put_text(out / "lost.json", json.dumps(strategy.lost()))
     strategy.models().save(out / "models.safetensors")
 
 
