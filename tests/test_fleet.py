@@ -1,18 +1,22 @@
 """The fleet: who is there when, what they hold, and `semicyclic federate`."""
 
+import contextlib
+import io
 import json
+import logging
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import semicyclic as sc
+from semicyclic import cli
 from semicyclic.adapters.flower import BlockModels, InProcess, identity
 from semicyclic.experiments.fleet import availability as available
 from semicyclic.experiments.fleet.app import WEIGHTS, client, clock_of, fleet_grid, run, strategy_of
@@ -29,9 +33,25 @@ DAY = sc.Schedule.daily(6)
 WORDS = ["--devices", "60", "--days", "2", "--rounds-per-block", "2", "--per-round", "5"]
 
 
-def command(*words: str, **how: Any) -> "subprocess.CompletedProcess[str]":
-    called = [sys.executable, "-m", "semicyclic.cli", "federate", *words]
-    return subprocess.run(called, capture_output=True, text=True, timeout=300, check=False, **how)
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def command(*words: str) -> Done:
+    """`semicyclic federate`, in this process."""
+    said, wrong = io.StringIO(), io.StringIO()
+    level = logging.getLogger("flwr").level
+    code = 0
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
+        try:
+            cli.main(["federate", *words])
+        except SystemExit as end:
+            code = int(end.code or 0)
+        finally:
+            logging.getLogger("flwr").setLevel(level)
+    return Done(code, said.getvalue(), wrong.getvalue())
 
 
 # ----------------------------------------------------------------------------- availability
@@ -219,6 +239,22 @@ def test_local_steps_are_those_of_the_logistic_loss() -> None:
     np.testing.assert_allclose(
         loss_before(cells, y, w, 3, 9), np.mean(np.logaddexp(0, score) - y[3:9] * score), atol=1e-12
     )
+
+
+def test_devices_evaluate_on_their_own_rows() -> None:
+    from flwr.serverapp.strategy import FedAvg
+
+    world = make(
+        Settings(devices=12, availability="flat", per_round=6, invited=6, days=1, rounds_per_block=1)
+    )
+    clock = clock_of(world)
+    inner = FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
+    found = strategy_of(world, inner=inner, clock=clock)
+    with identity():
+        result = run(found, fleet_grid(world, clock, uniform=True), world, 6)
+    last = result.evaluate_metrics_clientapp[6]
+    assert set(last) == {"loss", "accuracy"}
+    assert 0.4 < float(last["accuracy"]) <= 1.0  # type: ignore[arg-type]
 
 
 def test_the_same_seed_is_the_same_run_and_another_one_is_not() -> None:

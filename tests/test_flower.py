@@ -360,6 +360,28 @@ def test_single_precision_models_stay_what_they_are() -> None:
         assert np.isfinite(model["w"]).all()
 
 
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [(np.nan, "not finite"), (np.inf, "not finite"), (2e9, "too large"), (-2e9, "too large"), (1e8, None)],
+)
+def test_one_value_among_many_is_found(value: float, reason: str | None) -> None:
+    """By a sum of squares, which settles most models in one pass, and only them."""
+    size = 50_000
+    odd = np.ones(size, np.float32)
+    odd[12_345] = value
+
+    def reply(message: Message, arrays: dict[str, Any]) -> RecordDict:
+        metrics = MetricRecord({"num-examples": 1})
+        return RecordDict({"arrays": ArrayRecord({"w": Array(odd)}), "metrics": metrics})
+
+    found = strategy(largest=1e9)
+    with identity():
+        start = ArrayRecord({"w": Array(np.zeros(size, np.float32))})
+        found.start(InProcess(client({0: reply}), 1), start, 2)
+    assert found.lost()["rejected"] == ({} if reason is None else {reason: 2})
+    assert np.isfinite(found.main().values["w"]).all()
+
+
 def test_what_a_reply_says_of_itself_is_not_believed() -> None:
     """Neither which chain it is for nor who sent it."""
 

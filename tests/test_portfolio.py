@@ -12,6 +12,8 @@ import semicyclic as sc
 from semicyclic.choose import portfolio as portfolio_
 from semicyclic.choose.arrivals import targets
 from semicyclic.choose.calendar import calendar_of
+from semicyclic.choose.choice import faded
+from semicyclic.choose.columns import Columns
 from semicyclic.choose.form import KINDS, LANES, RATES, SHARES, form_of
 from semicyclic.choose.mixture import model_weights, weights_of
 from semicyclic.choose.portfolio import Portfolio
@@ -423,6 +425,28 @@ def test_features_that_find_no_room_share_columns() -> None:
     assert weights.shape[2] == 61
     held = [tuple(weights[:, 0, column]) for column in range(60)]
     assert len(set(held)) <= 30 - portfolio.form.marks - 1
+
+
+def test_columns_are_shared_evenly() -> None:
+    columns = Columns(width=100, first=3, most=23)
+    columns.take_in(np.array([40, 41, 40, 42]))
+    columns.take_in(np.arange(100))
+    assert columns.place[[40, 41, 42]].tolist() == [3, 4, 5]
+    assert columns.used == 23
+    shared = np.bincount(columns.place, minlength=23)
+    assert shared[:3].tolist() == [0, 0, 0]
+    assert (shared[3:] >= 3).all()
+    assert (shared[3:] <= 7).all()
+
+
+def test_losses_of_long_ago_weigh_nothing() -> None:
+    sums, none = np.zeros(2, np.float32), np.float32(0.0)
+    one = np.float32(1.0)
+    faded(sums, np.float32(0.9), one, np.array([5.0, 0.0], np.float32), none)
+    assert sums[0] == 5.0
+    for _ in range(200):
+        faded(sums, np.float32(0.9), one, np.zeros(2, np.float32), none)
+    assert sums[0] < 1e-6
 
 
 def test_odd_labels_and_features_leave_finite_models() -> None:
