@@ -37,7 +37,7 @@ def fed_wrap() -> list[Figure]:
     from flwr.serverapp.strategy import FedAvg
 
     from semicyclic import Schedule
-    from semicyclic.adapters.flower import InProcess, Pluralistic, RoundClock, identity
+    from semicyclic.adapters.flower import InProcess, Pluralistic, RoundClock
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     app = _client()
@@ -50,12 +50,11 @@ def fed_wrap() -> list[Figure]:
         strategy = Pluralistic(FedAvg(fraction_evaluate=0.0), Schedule.daily(6), clock)
         strategy.start(InProcess(app, CLIENTS), arrays, 3)
 
-    with identity():
-        taken = best_of(
-            5,
-            bare=lambda: bare.start(InProcess(app, CLIENTS), arrays, 3),
-            wrapped=wrapped,
-        )
+    taken = best_of(
+        5,
+        bare=lambda: bare.start(InProcess(app, CLIENTS), arrays, 3),
+        wrapped=wrapped,
+    )
     return [
         at_most("wrapped / bare", taken["wrapped"] / taken["bare"], 1.1),
         beside("seconds a bare round", taken["bare"] / 3),
@@ -64,19 +63,17 @@ def fed_wrap() -> list[Figure]:
 
 FLEET = f"""
 import logging, time
-from semicyclic.adapters.flower import identity
 from semicyclic.experiments.fleet.app import clock_of, fleet_grid, run, strategy_of
 from semicyclic.experiments.fleet.world import Settings, make
 logging.getLogger("flwr").setLevel(logging.ERROR)
 world = make(Settings(devices={DEVICES}, per_round={PER_ROUND}, invited={PER_ROUND}, local_steps=1))
 clock = clock_of(world)
-with identity():
-    run(strategy_of(world, clock=clock), fleet_grid(world, clock), world, 5)
-    best = 0.0
-    for _ in range(3):
-        begin = time.perf_counter()
-        run(strategy_of(world, clock=clock), fleet_grid(world, clock), world, {ROUNDS})
-        best = max(best, {ROUNDS} / (time.perf_counter() - begin))
+run(strategy_of(world, clock=clock), fleet_grid(world, clock), world, 5)
+best = 0.0
+for _ in range(3):
+    begin = time.perf_counter()
+    run(strategy_of(world, clock=clock), fleet_grid(world, clock), world, {ROUNDS})
+    best = max(best, {ROUNDS} / (time.perf_counter() - begin))
 # Not by getrusage, which would tell the peak of the process that has started this one.
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(best, int(peak.split()[1]) / 1e6)

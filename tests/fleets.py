@@ -12,7 +12,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 import semicyclic as sc
-from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock, Selection, identity
+from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock, Selection
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 
@@ -87,8 +87,7 @@ def strategy(inner: Strategy | None = None, **how: Any) -> Pluralistic:
 
 
 def run(found: Pluralistic, rounds: int, grid: InProcess | None = None, **how: Any) -> Result:
-    with identity():
-        return found.start(grid or InProcess(client(), 6), initial(), rounds, timeout=60.0, **how)
+    return found.start(grid or InProcess(client(), 6), initial(), rounds, timeout=60.0, **how)
 
 
 __all__ = ["Chains", "InProcess", "Pluralistic", "RoundClock", "Selection", "client", "run", "strategy"]

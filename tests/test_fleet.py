@@ -17,7 +17,7 @@ import pytest
 
 import semicyclic as sc
 from semicyclic import cli
-from semicyclic.adapters.flower import BlockModels, InProcess, identity
+from semicyclic.adapters.flower import BlockModels, InProcess
 from semicyclic.experiments.fleet import availability as available
 from semicyclic.experiments.fleet.app import WEIGHTS, client, clock_of, fleet_grid, run, strategy_of
 from semicyclic.experiments.fleet.contest import Yardstick, contest, play
@@ -250,8 +250,7 @@ def test_devices_evaluate_on_their_own_rows() -> None:
     clock = clock_of(world)
     inner = FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
     found = strategy_of(world, inner=inner, clock=clock)
-    with identity():
-        result = run(found, fleet_grid(world, clock, uniform=True), world, 6)
+    result = run(found, fleet_grid(world, clock, uniform=True), world, 6)
     last = result.evaluate_metrics_clientapp[6]
     assert set(last) == {"loss", "accuracy"}
     assert 0.4 < float(last["accuracy"]) <= 1.0  # type: ignore[arg-type]
@@ -301,8 +300,7 @@ def test_devices_that_are_slow_or_gone_are_counted() -> None:
     )
     clock = clock_of(world)
     found = strategy_of(world, clock=clock)
-    with identity():
-        run(found, fleet_grid(world, clock), world, world.rounds)
+    run(found, fleet_grid(world, clock), world, world.rounds)
     lost = found.lost()
     assert lost["no_reply"] > 0
     assert lost["asked"] == 24 * 26
@@ -318,10 +316,9 @@ def test_the_apps_of_the_fleet_run_in_process_as_anywhere(tmp_path: Path) -> Non
 
     settings = Settings(devices=12, per_round=4, invited=4, rounds_per_block=1, days=2, availability="cosine")
     config = settings.config() | {"out": str(tmp_path / "out"), "chains": "hedged"}
-    with identity():
-        grid = InProcess(client, 12, config=config)
-        context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
-        main(grid, context)
+    grid = InProcess(client, 12, config=config)
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
+    main(grid, context)
     models = BlockModels.load(tmp_path / "out" / "models.safetensors")
     assert all(np.isfinite(model[WEIGHTS]).all() for model in models.models)
     lines = (tmp_path / "out" / "rounds.jsonl").read_text().splitlines()

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
-from semicyclic.adapters.flower import BlockClock, BlockModels, FastClock, WallClock, identity
+from semicyclic.adapters.flower import BlockClock, BlockModels, FastClock, WallClock
 from semicyclic.adapters.flower.averages import Averages, Layout
 from semicyclic.adapters.flower.coding import decode, encode
 from tests.fleets import (
@@ -76,8 +76,7 @@ def test_one_client_and_one_step_a_round_are_the_chain_of_the_paper(chains: Chai
     rows = sc.Rows(X, Y, when=[START + HOURS * i for i in range(ROUNDS)], dtype=np.float64)
     whole = getattr(sc.train, method)(rows, SCHEDULE, loss=sc.loss.logistic, step_size=0.5, batch_size=1)
     found = strategy(chains=chains, selection=Selection(1), tail=3)
-    with identity():
-        found.start(InProcess(one_row_a_round(), 7), ArrayRecord({"w": Array(np.zeros(6))}), ROUNDS)
+    found.start(InProcess(one_row_a_round(), 7), ArrayRecord({"w": Array(np.zeros(6))}), ROUNDS)
     for ours, theirs in (
         (found.models(), whole.mean()),
         (found.lasts(), whole.last()),
@@ -183,8 +182,7 @@ def test_any_strategy_goes_its_own_way_inside(name: str) -> None:
 
     seed = None if name in ("private", "adaptive") else 5
     found = strategy(INNER[name](), seed=seed)
-    with identity():
-        Strategy.start(found, InProcess(client(), 6), initial(), 24, evaluate_fn=look)
+    Strategy.start(found, InProcess(client(), 6), initial(), 24, evaluate_fn=look)
     wrapped = dict(seen)
     for block in range(4):
         # The model in force in round r is the one after round r - 1.
@@ -195,8 +193,7 @@ def test_any_strategy_goes_its_own_way_inside(name: str) -> None:
             )
     if seed is None:
         return
-    with identity():
-        INNER[name]().start(InProcess(client(), 6), initial(), 24, evaluate_fn=look)
+    INNER[name]().start(InProcess(client(), 6), initial(), 24, evaluate_fn=look)
     for number in range(25):
         for key in ("w", "b"):
             np.testing.assert_allclose(wrapped[number][key], seen[number][key], atol=1e-12)
@@ -209,12 +206,11 @@ def test_blocks_have_the_servers_state_for_themselves() -> None:
     for block in range(4):
         app = client()
         mine = [number for number in range(1, 25) if (2 * (number - 1) % 24) // 6 == block]
-        with identity():
-            grid, arrays = InProcess(app, 6), initial()
-            inner = INNER["FedAvgM"]()
-            for number in mine:
-                asked = inner.configure_train(number, arrays, ConfigRecord(), grid)
-                arrays = inner.aggregate_train(number, grid.send_and_receive(asked))[0] or arrays
+        grid, arrays = InProcess(app, 6), initial()
+        inner = INNER["FedAvgM"]()
+        for number in mine:
+            asked = inner.configure_train(number, arrays, ConfigRecord(), grid)
+            arrays = inner.aggregate_train(number, grid.send_and_receive(asked))[0] or arrays
         np.testing.assert_allclose(found.lasts().models[block]["w"], arrays["w"].numpy(), atol=1e-12)
 
 
@@ -351,9 +347,8 @@ def test_single_precision_models_stay_what_they_are() -> None:
         return RecordDict({"arrays": ArrayRecord({"w": Array(value)}), "metrics": metrics})
 
     found = strategy()
-    with identity():
-        start = ArrayRecord({"w": Array(np.zeros(WIDTH, np.float32))})
-        found.start(InProcess(client({0: wide}), 6), start, 20)
+    start = ArrayRecord({"w": Array(np.zeros(WIDTH, np.float32))})
+    found.start(InProcess(client({0: wide}), 6), start, 20)
     assert found.lost()["rejected"] == {"not finite": 1}
     for model in (*found.models().models, found.main().values):
         assert model["w"].dtype == np.float32
@@ -370,14 +365,13 @@ def test_one_value_among_many_is_found(value: float, reason: str | None) -> None
     odd = np.ones(size, np.float32)
     odd[12_345] = value
 
-    def reply(message: Message, arrays: dict[str, Any]) -> RecordDict:
+    def reply(message: Message, arrays: dict[str, Any]) -> RecordDict:  # noqa: ARG001
         metrics = MetricRecord({"num-examples": 1})
         return RecordDict({"arrays": ArrayRecord({"w": Array(odd)}), "metrics": metrics})
 
     found = strategy(largest=1e9)
-    with identity():
-        start = ArrayRecord({"w": Array(np.zeros(size, np.float32))})
-        found.start(InProcess(client({0: reply}), 1), start, 2)
+    start = ArrayRecord({"w": Array(np.zeros(size, np.float32))})
+    found.start(InProcess(client({0: reply}), 1), start, 2)
     assert found.lost()["rejected"] == ({} if reason is None else {reason: 2})
     assert np.isfinite(found.main().values["w"]).all()
 
@@ -490,7 +484,7 @@ def test_a_strategy_that_makes_infinities_is_taken_back_with_its_state() -> None
     found = strategy(inner)
     app = client(dict.fromkeys(range(6), huge))
     run(found, 2, InProcess(client(), 6))
-    with identity(), np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
         grid = InProcess(app, 6)
         for number in (3, 4, 5):
             asked = found.configure_train(number, found.main().record, ConfigRecord(), grid)
@@ -647,8 +641,45 @@ def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_not_waited_for()
     notes = []
     run(found, 2, on_round=lambda this: notes.append(this.note))
     assert time.monotonic() - begin < 10
-    assert all("lower its min_train_nodes" in note for note in notes)
+    assert notes == ["6 node(s) take part, and min_available_nodes of FedAvg is 50: lower it"] * 2
     assert found.lost()["rounds_without_a_step"] == 2
+
+
+def test_a_strategy_of_ones_own_that_waits_is_not_waited_for_either() -> None:
+    class Waits(FedAvg):
+        def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
+            while len(list(grid.get_node_ids())) < 50:
+                time.sleep(0.5)
+            return super().configure_train(server_round, arrays, config, grid)
+
+    found = strategy(Waits(fraction_evaluate=0.0))
+    notes = []
+    run(found, 1, on_round=lambda this: notes.append(this.note))
+    assert "the strategy waits for more" in notes[0]
+
+
+def test_clients_that_all_misunderstand_are_told_at_once() -> None:
+    silent = dict.fromkeys(range(6), _with(without=["num-examples"]))
+    with pytest.raises(ValueError, match=r"all 6 replies of the first round .* does not tell 'num-examples'"):
+        run(strategy(), 3, InProcess(client(silent), 6))
+    one = strategy()
+    run(one, 3, InProcess(client(silent), 6, online=lambda: [2]))
+    assert one.lost()["rejected"] == {"count": 3}
+
+
+def test_an_app_that_returns_nothing_is_its_nodes_failure() -> None:
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] == 2:
+            return None  # type: ignore[return-value]
+        return Message(honest(0, told(message, "server-round"), sent(message)), reply_to=message)
+
+    found = strategy()
+    run(found, 2, InProcess(app, 6))
+    assert found.lost()["failed"] == 2
+    assert found.lost()["used"] == 10
 
 
 def test_a_node_rests_between_two_participations() -> None:
@@ -702,7 +733,9 @@ def test_a_hedge_learns_from_the_losses_that_clients_report() -> None:
 
 def test_a_hedge_without_losses_says_what_is_missing() -> None:
     quiet = {device: _with(without=["loss-before"]) for device in range(6)}
-    with pytest.raises(ValueError, match="no client reports 'loss-before'"):
+    with pytest.raises(
+        ValueError, match=r"all 6 replies of the first round .* does not report 'loss-before'"
+    ):
         run(strategy(chains=Chains.HEDGED), 1, InProcess(client(quiet), 6))
 
 
@@ -736,6 +769,8 @@ def test_settings_that_cannot_be_are_refused(how: dict[str, Any], words: str) ->
         strategy(**how)
     with pytest.raises(TypeError, match=r"give Chains\.SHARED"):
         strategy(chains="hedged")
+    with pytest.raises(TypeError, match="give a Schedule"):
+        Pluralistic(fedavg(), 6)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="give a strategy"):
         Pluralistic("FedAvg", SCHEDULE)  # type: ignore[arg-type]
 
@@ -756,7 +791,7 @@ def test_a_strategy_runs_once() -> None:
     run(found, 2)
     with pytest.raises(ValueError, match="has run already"):
         run(found, 2)
-    with pytest.raises(ValueError, match="there are no arrays"), identity():
+    with pytest.raises(ValueError, match="there are no arrays"):
         strategy().start(InProcess(client(), 6), ArrayRecord(), 2)
     with pytest.raises(ValueError, match="num_rounds=0"):
         run(strategy(), 0)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from semicyclic.adapters.flower import BlockModels, InProcess, identity
+from semicyclic.adapters.flower import BlockModels, InProcess
 from semicyclic.experiments.fleet.contest import Yardstick
 from semicyclic.experiments.fleet.world import Settings, make
 from tests.superlink import APP, BIN, Deployment, deployed, end_all, free_port, surroundings, wait_until
@@ -49,9 +49,8 @@ def example() -> Any:
 def in_process(out: Path) -> None:
     config = {**CONFIG, "out": str(out)}
     server, client = example()
-    with identity():
-        context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
-        server(InProcess(client, CONFIG["devices"], config=config), context)
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
+    server(InProcess(client, CONFIG["devices"], config=config), context)
 
 
 def test_flowers_simulation_gives_the_same_bits(tmp_path: Path) -> None:

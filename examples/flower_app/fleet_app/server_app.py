@@ -1,7 +1,7 @@
-"""Federated Averaging, wrapped: what changes in a server you have are the two marked lines."""
+"""Federated Averaging, wrapped: what changes in a server that you have is marked."""
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from semicyclic import Schedule
-from semicyclic.adapters.flower import Chains, Pluralistic, RoundClock, Selection
+from semicyclic.adapters.flower import BlockClock, Chains, Pluralistic, Selection
 
 app = ServerApp()
 
@@ -20,11 +20,12 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
 
-    # A simulated day of six blocks, two rounds each. A real fleet has `WallClock()`.
-    clock = RoundClock(datetime(2024, 1, 1, tzinfo=UTC), timedelta(hours=2))
-    strategy = Pluralistic(  # <- the first line
+    # Simulated days, in which every block has so many rounds. A real fleet has `WallClock()`.
+    schedule = Schedule.daily(6)
+    clock = BlockClock(schedule, datetime(2024, 1, 1, tzinfo=UTC), int(config["rounds-per-block"]))
+    strategy = Pluralistic(  # <- this was `inner` alone
         inner,
-        Schedule.daily(6),
+        schedule,
         clock,
         chains=Chains[str(config["chains"]).upper()],
         selection=Selection(
@@ -41,4 +42,4 @@ def main(grid: Grid, context: Context) -> None:
     # Killed and run again, it goes on: all that matters is in the folder after every round.
     strategy.start(grid, weights, num_rounds=int(config["rounds"]), timeout=60.0, checkpoint=out)
     (out / "lost.json").write_text(json.dumps(strategy.lost()))  # who did not reply, what was left out
-    strategy.models().save(out / "models.safetensors")  # <- the second: one model for each block
+    strategy.models().save(out / "models.safetensors")  # <- and this is new: a model for each block

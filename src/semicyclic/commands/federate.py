@@ -42,12 +42,16 @@ def federate(
     rounds_per_block: Annotated[int, Parameter(help="Rounds in each block of a day.")] = 6,
     local_steps: Annotated[
         list[int] | None,
-        Parameter(help="SGD steps of a device in a round; several are compared. 10.", consume_multiple=True),
+        Parameter(
+            help="SGD steps of a device in a round; several are compared. [default: 10]",
+            consume_multiple=True,
+            negative=(),
+        ),
     ] = None,
     step_size: Annotated[float, Parameter(help="Of local steps; 0: 2 / sqrt(local steps).")] = 0.0,
     batch_size: Annotated[int, Parameter(help="Rows of a local step.")] = 10,
     skew: Annotated[
-        float, Parameter(help="How far labels follow the zone, from 0 to .5 (synthetic).")
+        float, Parameter(help="How far labels follow the zone, from 0 to below .5 (synthetic).")
     ] = 0.35,
     turn: Annotated[
         float,
@@ -96,6 +100,8 @@ def federate(
                 out=state,
                 tell=lambda share, what: tell(0.97 * share, what),
             )
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped; the same command goes on from here") from None
         except ValueError:
             if not any(state.glob("**/rounds.jsonl")):
                 shutil.rmtree(state)

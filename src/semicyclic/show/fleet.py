@@ -109,6 +109,8 @@ def words(results: Results) -> list[str]:
             f"{_than(average, count, 'the mean of its rounds')}, and "
             f"{_than(ideal, count, 'the ideal in which all devices are always available')}."
         )
+    if count == 1:
+        found.append("There is one repetition, so how much these differences vary is not known.")
     if results["never_trained"]:
         labels = ", ".join(results["blocks"][block] for block in results["never_trained"])
         found.append(
@@ -127,11 +129,11 @@ def words(results: Results) -> list[str]:
 def _than(difference: Results, count: int, what: str) -> str:
     """Better or worse, if that is beyond the repetitions' own spread (Student's t)."""
     mean = difference["mean"]
-    if count == 1:
-        return f"{mean:+.4f} beside {what} (one repetition, so its spread is not known)"
-    if not difference["clear"]:
+    if count > 1 and not difference["clear"]:
         return f"not clearly different from {what} ({mean:+.4f})"
     word = "better" if mean > 0 else "worse"
+    if count == 1:
+        return f"{word} than {what} by {abs(mean):.4f}"
     often = difference["better_in"] if mean > 0 else count - difference["better_in"]
     return f"{word} than {what} by {abs(mean):.4f}, in {often} of {count} repetitions"
 
@@ -141,7 +143,7 @@ def lost(results: Results) -> list[tuple[str, int]]:
     held = results["lost"]
     lines = [
         ("rounds without a step", held["rounds_without_a_step"]),
-        ("devices asked whose reply never came, or after the round had enough", held["no_reply"]),
+        ("devices asked beyond those that a round waited for, or that never replied", held["no_reply"]),
     ]
     lines += [(f"replies not used: {REASONS.get(key, key)}", n) for key, n in held["rejected"].items()]
     return lines
@@ -209,12 +211,16 @@ def _final(results: Results) -> Picture:
             zip(("circles", "squares", "diamonds", "triangles", "triangles down"), steps, strict=False)
         )
         which = ", ".join(f"{mark}: {number} local step(s)" for mark, number in marks.items())
+        spread = (
+            " Bars are one standard deviation over repetitions."
+            if results["settings"]["repetitions"] > 1
+            else ""
+        )
         return finished(
             figure,
             "approaches",
             "All approaches in the end",
-            f"Each block's model on rows of devices that are available in that block; {which}. Bars are one "
-            "standard deviation over repetitions.",
+            f"Each block's model on rows of devices that are available in that block; {which}.{spread}",
         )
 
 
@@ -239,6 +245,16 @@ def _days(results: Results) -> Picture:
                 bottom.plot(
                     days, values[:, i], color=LOOKS[key], linewidth=0.8, label=SHORT[key] if i == 0 else None
                 )
+        for i, label in enumerate(results["blocks"]):
+            bottom.annotate(
+                label.split("-")[0],
+                (days[-1], over["pluralistic"][-1, i]),
+                (4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=6.5,
+                color=LOOKS["pluralistic"],
+            )
         bottom.set(ylabel="accuracy, each block", xlabel="day")
         legend(bottom, 2)
         bottom.get_legend().set_bbox_to_anchor((0.5, -0.24))
@@ -249,8 +265,8 @@ def _days(results: Results) -> Picture:
             "days",
             "Day by day",
             "Above: at the end of each day, mean over blocks. Below: a line for every block, for the current "
-            "model of Federated Averaging (at a random time of the day) and for the blocks' own models. Mean "
-            "over repetitions.",
+            "model of Federated Averaging (mean over the blocks at whose end it is taken) and for the "
+            "blocks' own models, which are named. Mean over repetitions.",
         )
 
 
@@ -264,7 +280,7 @@ def _matrix(results: Results) -> Picture:
         step = max(1, m // 8)
         axes.set_xticks(range(0, m, step), labels[::step])
         axes.set_yticks(range(0, m, step), labels[::step])
-        axes.set(xlabel="used in the block that begins at", ylabel="trained until the end of")
+        axes.set(xlabel="used in the block that begins at", ylabel="as after the block that begins at")
         axes.grid(visible=False)
         if m <= 8:
             middle = (table.min() + table.max()) / 2
@@ -280,5 +296,5 @@ def _matrix(results: Results) -> Picture:
             "matrix",
             "One model, used at other hours",
             "The model of Federated Averaging as it was at the end of one block (rows of the picture), on "
-            "the devices that are there in another (columns). The diagonal is what it was just made for.",
+            "the devices that are there in another (columns). The diagonal is what it was trained on last.",
         )

@@ -21,7 +21,7 @@ except ImportError:
 
 from semicyclic.adapters.flower.chains import Chains
 from semicyclic.adapters.flower.clock import BlockClock, FastClock, RoundClock, WallClock
-from semicyclic.adapters.flower.grid import InProcess, identity
+from semicyclic.adapters.flower.grid import InProcess
 from semicyclic.adapters.flower.models import BlockModels
 from semicyclic.adapters.flower.selection import Selection
 from semicyclic.adapters.flower.strategy import Pluralistic
@@ -36,5 +36,4 @@ __all__ = [
     "RoundClock",
     "Selection",
     "WallClock",
-    "identity",
 ]

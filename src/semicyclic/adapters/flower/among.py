@@ -6,6 +6,7 @@ from typing import Any
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
 
 # Flower's strategies look again every second while nodes are missing.
 AGAIN = 0.9
@@ -13,6 +14,23 @@ AGAIN = 0.9
 
 class TooFew(Exception):
     """A strategy waits for more nodes than take part in a round."""
+
+
+def check_enough(strategy: Strategy, nodes: Sequence[int], name: str) -> None:
+    """Say at once what a strategy of Flower's own would wait for."""
+    inside = [each for each in vars(strategy).values() if isinstance(each, Strategy)]
+    for each in inside:
+        check_enough(each, nodes, name)
+    # A fraction of 0 switches it off, and its least number with it.
+    if not getattr(strategy, name, 0):
+        return
+    for wanted in (name, "min_available_nodes"):
+        least = getattr(strategy, wanted, 0)
+        if isinstance(least, int) and least > len(nodes) > 0:
+            raise TooFew(
+                f"{len(nodes)} node(s) take part, and {wanted} of {type(strategy).__name__} is {least}: "
+                "lower it"
+            )
 
 
 class Among(Grid):

@@ -5,8 +5,7 @@ the fleet has for them.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -48,6 +47,7 @@ class InProcess(Grid):
         arrival: Arrival | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
+        _identify()
         self.app, self.devices = app, devices
         self.online = online or (lambda: range(devices))
         self.arrival: Arrival = arrival or at_once
@@ -135,30 +135,22 @@ class InProcess(Grid):
             run_config=self.config,
         )
         try:
-            reply = self.app(message, context)
+            reply: object = self.app(message, context)
         except Exception as error:
             # As Flower does: what an app raises is its node's failure, not the server's.
             return Message(Error(RAISED, f"{type(error).__name__}: {error}"), reply_to=message)
+        if not isinstance(reply, Message):
+            return Message(Error(RAISED, f"the app returned {reply!r}, not a message"), reply_to=message)
         if context.state:
             self._states[node] = context.state
         return reply
 
 
-@contextmanager
-def identity() -> Iterator[None]:
-    """Let this process make messages, as Flower's own processes may: for a run outside of them."""
+def _identify() -> None:
+    """Let this process make messages, which Flower allows its own processes only."""
     try:
         from flwr.supercore.task_identity import TaskIdentity
     except ImportError:
-        # Versions that do not ask who makes a message.
-        yield
-        return
-    names = "_task_id", "_run_id", "_node_id"
-    held = [vars(TaskIdentity).get(name) for name in names]
-    if held[1] is None:
+        return  # a version that does not ask who makes a message
+    if vars(TaskIdentity).get("_run_id") is None:
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
-    try:
-        yield
-    finally:
-        for name, value in zip(names, held, strict=True):
-            setattr(TaskIdentity, name, value)

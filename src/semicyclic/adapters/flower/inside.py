@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
-from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from semicyclic.adapters.flower.among import Among, check_enough
 from semicyclic.adapters.flower.averages import Layout, as_type
 from semicyclic.adapters.flower.chains import SHARED, Model
 from semicyclic.adapters.flower.coding import decode, record
@@ -32,17 +32,20 @@ class Inside:
         self.fresh = dump(strategy)[0]
 
     def configure_train(
-        self, number: int, sent: ArrayRecord, config: ConfigRecord, grid: Grid
+        self, number: int, sent: ArrayRecord, config: ConfigRecord, grid: Among
     ) -> list[Message]:
+        check_enough(self.strategy, grid.nodes, "min_train_nodes")
         with self._sampling(2 * number):
             messages = list(self.strategy.configure_train(number, sent, config, grid))
         for message in messages:
-            message.metadata.group_id = self.name
+            # Flower's nodes log this as the round.
+            message.metadata.group_id = f"{number}/{self.name}"
         return messages
 
     def configure_evaluate(
-        self, number: int, sent: ArrayRecord, config: ConfigRecord, grid: Grid
+        self, number: int, sent: ArrayRecord, config: ConfigRecord, grid: Among
     ) -> list[Message]:
+        check_enough(self.strategy, grid.nodes, "min_evaluate_nodes")
         with self._sampling(2 * number + 1):
             return list(self.strategy.configure_evaluate(number, sent, config, grid))
 

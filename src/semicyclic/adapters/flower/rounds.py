@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from logging import INFO, WARNING
+from logging import ERROR, INFO, WARNING
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -118,12 +118,22 @@ def _rounds(
     result: Result,
 ) -> Result:
     done, rounds = span
-    log(INFO, "Starting %s: rounds %d to %d", type(strategy).__name__, done + 1, rounds)
+    if done >= rounds:
+        log(
+            WARNING,
+            "the folder holds a finished run of %d rounds: there is nothing to do. Raise num_rounds, or name "
+            "another folder",
+            done,
+        )
+    else:
+        log(INFO, "Starting %s: rounds %d to %d", type(strategy).__name__, done + 1, rounds)
     strategy.summary()
     if hooks.evaluate is not None:
         _served(result, 0, hooks.evaluate(0, initial))
     for number in range(done + 1, rounds + 1):
         this = _one(strategy, grid, number, timeout, hooks, result)
+        label = strategy.schedule.labels[this.block]
+        log(INFO, "[ROUND %d/%d] block %s: %d asked, %d used", number, rounds, label, this.asked, this.used)
         tally(strategy.total, this)
         if keeper is not None:
             keeper.keep(strategy, this)
@@ -131,6 +141,12 @@ def _rounds(
             hooks.on_round(this)
     result.arrays = strategy.main().record
     log(INFO, "Finished: %s", lost(strategy.total))
+    if not strategy.total.get("moved"):
+        log(
+            ERROR,
+            "no round has changed the model; the last one: %s",
+            strategy.total.get("note") or "no replies",
+        )
     return result
 
 
@@ -179,6 +195,7 @@ def tally(total: dict[str, Any], this: Round) -> None:
     by_block = total.setdefault("by_block", {})
     by_block[str(this.block)] = by_block.get(str(this.block), 0) + this.used
     total["moved"] = total.get("moved", 0) + bool(this.moved)
+    total["note"] = this.note
     rejected = total.setdefault("rejected", {})
     for reason, count in this.rejected.items():
         rejected[reason] = rejected.get(reason, 0) + count

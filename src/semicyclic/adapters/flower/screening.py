@@ -85,7 +85,7 @@ class Screen(NamedTuple):
             if shape == usual:
                 kept.append(reply)
             else:
-                words = "its records or metrics are named otherwise than those of most others"
+                words = "its records or metrics have other names, or other lengths, than those of most others"
                 rejected.append(Rejected(reply.metadata.src_node_id, "names", words))
         return kept, rejected
 
@@ -180,7 +180,10 @@ class Screen(NamedTuple):
             return
         loss = metrics.get(self.loss)
         if loss is None:
-            raise Bad("loss", f"it does not report {self.loss!r}, the loss of the model it was sent")
+            raise Bad(
+                "loss",
+                f"it does not report {self.loss!r}, the loss of the model it was sent: a hedge needs it",
+            )
         if isinstance(loss, list) or not abs(loss) <= WORST:
             raise Bad("loss", f"its {self.loss!r} is {loss!r}: one number of at most {WORST:g} is expected")
 

@@ -34,6 +34,8 @@ from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.schedule import Schedule
 
 NDArray = npt.NDArray[Any]
+# Why all clients of an app may be left out alike.
+MISUNDERSTOOD = {"loss", "count", "names", "records", "shape", "type"}
 
 
 class Pluralistic(Strategy):
@@ -71,6 +73,8 @@ class Pluralistic(Strategy):
         evaluate_means: bool = False,
         seed: int | None = None,
     ) -> None:
+        if not isinstance(schedule, Schedule):
+            raise TypeError(f"schedule={schedule!r}: give a Schedule, such as Schedule.daily(6)")
         if not isinstance(inner, Strategy):
             raise TypeError(f"inner={inner!r}: give a strategy of flwr.serverapp.strategy")
         if hedge is not None and chains is not Chains.HEDGED:
@@ -148,7 +152,7 @@ class Pluralistic(Strategy):
             raise ValueError(f"round {server_round} was not configured: call configure_train first")
         by_chain: dict[str, list[Message]] = {}
         for reply in replies:
-            by_chain.setdefault(reply.metadata.group_id, []).append(reply)
+            by_chain.setdefault(reply.metadata.group_id.rpartition("/")[2], []).append(reply)
         names = [name for _, name in self.chains.moving(this.block)]
         strays = [reply for group, some in by_chain.items() if group not in names for reply in some]
         self._reject(_stray(reply) for reply in strays)
@@ -291,12 +295,14 @@ class Pluralistic(Strategy):
         """The replies of a chain that can be used, in the order of their devices."""
         good, rejected = self._screen().trained(replies)
         self._reject(rejected)
-        wordless = not good and {each.reason for each in rejected} == {"loss"}
-        if wordless and not self.total.get("moved"):
-            # Clients of which none reports a loss are not bad: they do not know that it is wanted.
+        alike = len({each.reason for each in rejected} & MISUNDERSTOOD) == len(
+            {each.reason for each in rejected}
+        )
+        if not good and alike and len({each.node for each in rejected}) > 1 and not self.total:
+            # Many clients, in the first round: they are not bad, they do not know what is wanted.
             raise ValueError(
-                f"no client reports {self.loss!r}, the loss of the model it was sent before training, among "
-                "its metrics: a hedge needs it"
+                f"all {len(rejected)} replies of the first round are left out. Node {rejected[0].node}: "
+                f"{rejected[0].sentence}"
             )
         return sorted(good, key=lambda reply: self.directory.name(reply.metadata.src_node_id))
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
-from semicyclic.adapters.flower import BlockClock, BlockModels, Chains, Pluralistic, identity
+from semicyclic.adapters.flower import BlockClock, BlockModels, Chains, Pluralistic
 from semicyclic.experiments.fleet.app import WEIGHTS, clock_of, fleet_grid, run, strategy_of
 from semicyclic.experiments.fleet.world import Settings, World, make
 from semicyclic.experiments.summary import beyond
@@ -23,17 +23,17 @@ Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
 
 APPROACHES = {
-    "fedavg_last": "Federated Averaging, the current model at any time of the last day",
-    "fedavg_average": "Federated Averaging, mean of all rounds",
-    "pluralistic": "one chain, a mean for each block",
-    "separate": "a chain for each block, mean",
-    "hedged": "hedged between the two",
-    "uniform": "Federated Averaging if all devices were always available (ideal), mean",
+    "fedavg_last": "as it is at the end of each block of the last day, used at all hours",
+    "fedavg_average": "one model for all hours",
+    "pluralistic": "one chain of rounds, and a mean for each block",
+    "separate": "a chain of its own for each block, and its mean",
+    "hedged": "a mixture of the two for each block, by what they lost",
+    "uniform": "the mean of all rounds of a run in which all devices are always available",
 }
 MEMBERSHIPS = {
-    "clock": "the model of the block in which it is used",
-    "hard": "each device the model of the block in which it is most available",
-    "soft": "each device the mixture of models by its availability",
+    "clock": "the model of the hour",
+    "hard": "the model of the block in which it is available most",
+    "soft": "the mixture of models by its own availability",
 }
 
 
@@ -54,7 +54,10 @@ class Yardstick(NamedTuple):
         if not total.all():
             block = int((total == 0).argmax())
             label = population.schedule.labels[block]
-            raise ValueError(f"no device with rows to test is ever available in block {label}")
+            raise ValueError(
+                f"no device with rows to test is ever available in block {label}: take more devices, or "
+                "another availability"
+            )
         X = np.zeros((len(population.test), population.test.width + 1))
         row = np.repeat(np.arange(len(X)), np.diff(population.test.indptr))
         X[row, population.test.indices] = population.test.values
@@ -188,16 +191,15 @@ def _run(
     uniform: bool = False,
 ) -> Result:
     grid = fleet_grid(world, clock, uniform=uniform)
-    with identity():
-        return run(
-            strategy,
-            grid,
-            world,
-            world.rounds,
-            checkpoint=checkpoint,
-            measure=measure,
-            on_round=lambda this: tell(this.number / world.rounds),
-        )
+    return run(
+        strategy,
+        grid,
+        world,
+        world.rounds,
+        checkpoint=checkpoint,
+        measure=measure,
+        on_round=lambda this: tell(this.number / world.rounds),
+    )
 
 
 def contest(
