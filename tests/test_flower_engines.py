@@ -95,6 +95,8 @@ def test_flowers_simulation_gives_the_same_bits(tmp_path: Path) -> None:
     for name in ("models.safetensors", "rounds.jsonl"):
         assert (there / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name
     for path in (tmp_path / "here").glob("*.safetensors"):
+        if path.name.startswith("nodes-"):
+            continue  # Flower draws the numbers of nodes
         assert (there / path.name).read_bytes() == path.read_bytes(), path.name
 
 
