@@ -33,6 +33,7 @@ def main(grid: Grid, context: Context) -> None:
             invited=int(config["invited"]),
             deadline=float(config["deadline"]),
             ask=True,
+            patience=60.0,  # nodes may still be starting when they are asked who they are
         ),
         seed=int(config["seed"]),
     )

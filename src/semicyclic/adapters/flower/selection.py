@@ -40,7 +40,7 @@ class Selection:
     invited: int | None = None
     deadline: float | None = None
     least: int = 1
-    patience: float = 10.0
+    patience: float = 30.0
     separation: timedelta | None = None
     ask: bool = False
 
