@@ -231,7 +231,7 @@ class Pluralistic(Strategy):
     # What is read out.
 
     def models(self, *, of: str | None = None) -> BlockModels:
-        """The mean of each block (Theorem 3): what to deploy.
+        """The mean of each block (Theorem 3).
 
         of: with Chains.HEDGED the hedged mixture; "shared" for the means of the shared chain alone,
             "own" for those of the blocks' own.
@@ -295,10 +295,9 @@ class Pluralistic(Strategy):
         """The replies of a chain that can be used, in the order of their devices."""
         good, rejected = self._screen().trained(replies)
         self._reject(rejected)
-        alike = len({each.reason for each in rejected} & MISUNDERSTOOD) == len(
-            {each.reason for each in rejected}
-        )
-        if not good and alike and len({each.node for each in rejected}) > 1 and not self.total:
+        alike = {each.reason for each in rejected} <= MISUNDERSTOOD
+        several = len({each.node for each in rejected}) > 1
+        if not good and alike and several and self.this_round().number == 1:
             # Many clients, in the first round: they are not bad, they do not know what is wanted.
             raise ValueError(
                 f"all {len(rejected)} replies of the first round are left out. Node {rejected[0].node}: "
