@@ -826,6 +826,22 @@ def test_models_are_kept_in_a_file_and_answer_by_the_clock(tmp_path: Path) -> No
         found.models(of="own")
 
 
+def test_models_that_were_read_do_not_change_with_the_run() -> None:
+    """In the middle of a visit, whose mean goes on."""
+    read: list[Any] = []
+
+    def look(this: Any) -> None:
+        if this.number == 2:
+            for models in (found.models(), found.tails(1)):
+                read.extend((model["w"], model["w"].copy()) for model in models.models)
+
+    found = strategy()
+    run(found, 9, on_round=look)
+    assert len(read) == 8
+    for now, then in read:
+        np.testing.assert_array_equal(now, then)
+
+
 def test_personal_models_round_whole_numbers() -> None:
     model = {"count": np.array([10, 7, 3]), "mask": np.array([True, False])}
     others = {"count": np.array([10, 7, 3]), "mask": np.array([False, False])}

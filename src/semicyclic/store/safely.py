@@ -1,11 +1,12 @@
 """Files that are whole or not there, and known again when they are damaged."""
 
+import fcntl
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy.typing as npt
 
@@ -44,6 +45,20 @@ def put(target: Path, tensors: dict[str, Array], metadata: dict[str, str]) -> No
             raise OSError(f"{target}: it cannot be written: {error}") from None
         # Its own choice is a file that only its owner may read.
         name.chmod(mode)
+
+
+def lock(path: Path) -> IO[str] | None:
+    """An open file that nobody else can lock until it is closed; None if somebody has.
+
+    The system lets go of it when a process dies.
+    """
+    file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
 
 
 def put_text(target: Path, text: str) -> None:

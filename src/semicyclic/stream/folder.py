@@ -1,6 +1,5 @@
 """The folder of a run: who works in it, what it holds, and how it is put to disk."""
 
-import fcntl
 import io
 import json
 from collections.abc import Iterator
@@ -20,7 +19,7 @@ from semicyclic.data.order import Held, Late, Order
 from semicyclic.method.run import Run
 from semicyclic.store.checkpoint import Arrays, read_checkpoint, restored, run_arrays, write_checkpoint
 from semicyclic.store.modelfile import Unreadable
-from semicyclic.store.safely import sweep
+from semicyclic.store.safely import lock, sweep
 from semicyclic.stream.job import AUTO, Job, differences
 from semicyclic.stream.reading import Counts, Reading
 from semicyclic.stream.scored import Scored
@@ -36,12 +35,11 @@ CHECKPOINT, MODEL, RESULTS, VISITS, LOCK = (
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Nobody else works in the folder meanwhile. The system lets go of it when a process dies."""
-    with open(folder / LOCK, "a", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"--out {folder}: another run is working in this folder") from None
+    """Nobody else works in the folder meanwhile."""
+    file = lock(folder / LOCK)
+    if file is None:
+        raise ValueError(f"--out {folder}: another run is working in this folder")
+    with file:
         for name in (CHECKPOINT, MODEL, RESULTS, VISITS):
             sweep(folder / name)
         try:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.method import average
+
 NDArray = npt.NDArray[Any]
 Named = Mapping[str, NDArray]
 
@@ -123,7 +125,11 @@ class Averages:
 
     def means(self) -> list[Mean | None]:
         """The mean of each block over all its steps; None where there were none."""
-        return [merged(total, self._open_in(block)) for block, total in enumerate(self.total)]
+        return [self.mean(block) for block in range(len(self.total))]
+
+    def mean(self, block: int) -> Mean | None:
+        """The mean of one block."""
+        return merged(self.total[block], self._open_in(block))
 
     def tails(self, cycles: int) -> list[Mean | None]:
         """The mean of each block over its own last `cycles` cycles."""
@@ -147,8 +153,10 @@ class Averages:
         return found
 
     def _open_in(self, block: int) -> Mean | None:
-        inside = self.place is not None and self.place[1] == block and self.open.weight
-        return self.open if inside else None
+        """The open visit's mean, if it is one of this block; a copy, as the visit goes on."""
+        if self.place is None or self.place[1] != block or not self.open.weight:
+            return None
+        return Mean([value.copy() for value in self.open.values], self.open.weight)
 
 
 def merged(a: Mean | None, b: Mean | None) -> Mean | None:
@@ -159,10 +167,12 @@ def merged(a: Mean | None, b: Mean | None) -> Mean | None:
 def _merge(a: Mean | None, b: Mean) -> Mean:
     if a is None:
         return b
-    weight = a.weight + b.weight
-    share = b.weight / weight
-    values = [x + share * (np.asarray(y, np.float64) - x) for x, y in zip(a.values, b.values, strict=True)]
-    return Mean(values, weight)
+    pairs = zip(a.values, b.values, strict=True)
+    merges = [
+        average.merge(average.Mean(x, a.weight), average.Mean(np.asarray(y, np.float64), b.weight))
+        for x, y in pairs
+    ]
+    return Mean([each.value for each in merges], a.weight + b.weight)
 
 
 # So many numbers at a time: they stay in the cache between the operations on them.

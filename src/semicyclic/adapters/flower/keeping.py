@@ -12,7 +12,6 @@ removed. A round writes the arrays that it has changed, however many blocks ther
 folder are not touched.
 """
 
-import fcntl
 import json
 import os
 import re
@@ -31,7 +30,7 @@ from semicyclic.adapters.flower.memory import changed, classes, dump, load
 from semicyclic.adapters.flower.rounds import Round
 from semicyclic.adapters.flower.selection import Directory, Profile
 from semicyclic.method.bets import Bets
-from semicyclic.store.safely import put, put_text
+from semicyclic.store.safely import lock, put, put_text
 
 if TYPE_CHECKING:
     from semicyclic.adapters.flower.strategy import Pluralistic
@@ -49,13 +48,10 @@ class Keeper:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = open(folder / LOCK, "a", encoding="utf-8")  # noqa: SIM115
-        try:
-            # The system lets go of it when a process dies.
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise ValueError(f"{folder}: another run is working in this folder") from None
+        held = lock(folder / LOCK)
+        if held is None:
+            raise ValueError(f"{folder}: another run is working in this folder")
+        self._lock = held
         self.files: dict[str, str] = {}
         self.weights: dict[str, Any] = {}
         self.length = 0

@@ -37,9 +37,7 @@ class Learnt:
     @property
     def layout(self) -> Layout:
         """The names, shapes and types of the model."""
-        if self._layout is None:
-            raise ValueError("no round was run yet")
-        return self._layout
+        return self._begun()
 
     def begin(self, arrays: ArrayRecord) -> None:
         """Take the initial model, or the shared one as the loop has it."""
@@ -59,7 +57,7 @@ class Learnt:
 
     def main(self) -> Model:
         """The model of the chain that the latest round has moved; the shared one if there is one."""
-        self.layout  # noqa: B018
+        self._begun()
         return self.current[SHARED] if SHARED in self.current else self.current[str(self.block)]
 
     def step(
@@ -92,13 +90,16 @@ class Learnt:
 
     def means(self, of: str | None) -> BlockModels:
         """The mean of each block (Theorem 3)."""
-        self.layout  # noqa: B018
-        return self._read(self.averages[self._which(of)].means(), "mean")
+        return self._read(self._averages(of).means(), "mean")
+
+    def mean_of(self, block: int) -> dict[str, NDArray] | None:
+        """The mean of one block alone, if it had a step."""
+        found = self._averages(None).mean(block)
+        return None if found is None else self.layout.cast(found.values)
 
     def tails(self, cycles: int, of: str | None) -> BlockModels:
         """The mean of each block over its own last `cycles` cycles."""
-        self.layout  # noqa: B018
-        return self._read(self.averages[self._which(of)].tails(cycles), f"tail:{cycles}")
+        return self._read(self._averages(of).tails(cycles), f"tail:{cycles}")
 
     def lasts(self, of: str | None) -> BlockModels:
         """The model after the latest round in each block."""
@@ -110,13 +111,7 @@ class Learnt:
 
     def consensus(self) -> dict[str, NDArray]:
         """The mean over all rounds: one model for all blocks."""
-        layout = self.layout
-        return layout.cast(_all(self.averages[self.chains.kinds[0]].means()).values)
-
-    @property
-    def has_moved(self) -> bool:
-        """Whether any round has changed the model."""
-        return any(mean is not None for each in self.averages.values() for mean in each.means())
+        return self.layout.cast(_all(self._averages(self.chains.kinds[0]).means()).values)
 
     def _last(self, which: str, block: int) -> Named | None:
         if which != "hedged":
@@ -126,6 +121,15 @@ class Learnt:
             return shared
         share, layout = self.bets.share[block], self.layout
         return layout.cast(share[0] * shared[name] + share[1] * own[name] for name in layout.names)
+
+    def _begun(self) -> Layout:
+        if self._layout is None:
+            raise ValueError("no round was run yet")
+        return self._layout
+
+    def _averages(self, of: str | None) -> Averages:
+        self._begun()
+        return self.averages[self._which(of)]
 
     def _which(self, of: str | None) -> str:
         kinds = self.chains.kinds

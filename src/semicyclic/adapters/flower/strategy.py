@@ -179,8 +179,9 @@ class Pluralistic(Strategy):
             return []
         _, name = self.chains.moving(this.block)[0]
         sent = arrays if name == SHARED else self.learnt.current[name].record
-        if self.evaluate_means and self.learnt.has_moved:
-            sent = record(dict(self.models().models[this.block]))
+        mean = self.learnt.mean_of(this.block) if self.evaluate_means else None
+        if mean is not None:
+            sent = record(mean)
         told = ConfigRecord({**config, "cycle": this.cycle, "block": this.block})
         try:
             return self.inside[name].configure_evaluate(server_round, sent, told, Among(grid, this.nodes))

@@ -132,15 +132,15 @@ def play(settings: Settings, out: Path | None, tell: Tell) -> Outcome:
     told = result.evaluate_metrics_serverapp
     over = {key: np.stack([np.array(each[key]) for _, each in sorted(told.items())]) for key in days.KEYS}
     matrix = yard.matrix(strategy.lasts(of="shared"))
+    models = strategy.models(of="shared")
     found = {
         "fedavg_last": matrix.mean(axis=0),
         "fedavg_average": yard.by_block(strategy.consensus()[WEIGHTS]),
-        "pluralistic": np.diag(yard.matrix(strategy.models(of="shared"))),
+        "pluralistic": np.diag(yard.matrix(models)),
         "separate": np.diag(yard.matrix(strategy.models(of="own"))),
         "hedged": np.diag(yard.matrix(strategy.models(of="hedged"))),
         "uniform": yard.by_block(ideal.consensus()[WEIGHTS]),
     }
-    models = strategy.models(of="shared")
     return Outcome(
         found,
         over,
