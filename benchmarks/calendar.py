@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import polars as pl
 
-from benchmarks.timing import Figure, at_most, best_of
+from benchmarks.timing import Figure, Peer, at_most, best_of, note
 from semicyclic.method.schedule import Schedule
 
 ZONE = "America/New_York"
@@ -32,8 +32,9 @@ def locate() -> list[Figure]:
         time = best_of(
             7,
             ours=lambda when=when: schedule.locate(when, zone="UTC"),  # type: ignore[misc]
-            polars=lambda frame=frame, query=query: frame.select(query),  # type: ignore[misc]
+            polars=Peer(lambda frame=frame, query=query: frame.select(query)),  # type: ignore[misc]
         )
+        note(f"locate, {name}", time["ours"])
         figures.append(at_most(f"locate / Polars, {name}", time["ours"] / time["polars"], 0.5))
     return figures
 
@@ -45,4 +46,4 @@ def importing() -> list[Figure]:
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
         for _ in range(6)
     ]
-    return [at_most("seconds", min(runs[1:]), 0.3)]
+    return [at_most("seconds", note("import", min(runs[1:])), 0.3)]

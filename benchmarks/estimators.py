@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.streams import ROWS, calendar, stream
-from benchmarks.timing import Figure, at_least, beside, best_of
+from benchmarks.timing import Figure, Peer, at_least, beside, best_of
 
 BLOCKS = 6
 HOURS, ASKED = 24, 1_000_000
@@ -37,8 +37,8 @@ def sk_fit() -> list[Figure]:
 
     times = best_of(
         5,
-        theirs=lambda: theirs("log_loss"),
-        hinge=lambda: theirs("hinge"),
+        theirs=Peer(lambda: theirs("log_loss")),
+        hinge=Peer(lambda: theirs("hinge")),
         paper=lambda: ours(method="pluralistic", step_size=0.5, batch_size=128),
         adaptive=lambda: ours(method="pluralistic"),
         default=ours,
@@ -75,5 +75,5 @@ def sk_predict() -> list[Figure]:
             out[own] = model.predict_proba(X[own])
         return out
 
-    times = best_of(5, theirs=one_by_one, ours=lambda: ours.predict_proba(X, blocks=asked))
+    times = best_of(5, theirs=Peer(one_by_one), ours=lambda: ours.predict_proba(X, blocks=asked))
     return [at_least("24 SGDClassifiers / one estimator", times["theirs"] / times["ours"], 3.0)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import Figure, at_least, at_most, beside, best_of
+from benchmarks.timing import Figure, Peer, at_least, at_most, beside, best_of, note
 
 PARAMETERS, CLIENTS = 10_000_000, 20
 DEVICES, PER_ROUND, ROUNDS = 10_000, 20, 1000
@@ -52,7 +52,7 @@ def fed_wrap() -> list[Figure]:
 
     taken = best_of(
         5,
-        bare=lambda: bare.start(InProcess(app, CLIENTS), arrays, 3),
+        bare=Peer(lambda: bare.start(InProcess(app, CLIENTS), arrays, 3)),
         wrapped=wrapped,
     )
     return [
@@ -84,4 +84,6 @@ def fed_scale() -> list[Figure]:
     """Rounds a second and memory of 10,000 devices in one process, 20 a round, a linear model."""
     done = subprocess.run([sys.executable, "-c", FLEET], capture_output=True, text=True, check=True)
     rounds, gigabytes = map(float, done.stdout.split())
+    note("seconds a round", 1 / rounds)
+    note("GB", gigabytes)
     return [at_least("rounds a second", rounds, 100.0), at_most("GB at most", gigabytes, 1.0)]

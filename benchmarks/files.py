@@ -5,8 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -18,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.timing import Figure, at_least, at_most, beside
+from benchmarks.timing import Figure, at_least, at_most, beside, note, peer_timed, timed
 from semicyclic.data.columns import Wish
 from semicyclic.data.inputs import Inputs
 from semicyclic.method.loss import by_name
@@ -91,12 +90,6 @@ def _train(files: list[Path], *, job: Job = JOB, checkpoints: bool = True, out: 
         )
 
 
-def _timed(job: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
-
-
 class Pipeline:
     """The same columns by FeatureHasher and HashingVectorizer, in chunks."""
 
@@ -146,12 +139,12 @@ def stream_train() -> list[Figure]:
     """5 M rows, file to model."""
     path = _folder() / "0.parquet"
     _train([path])  # compiles
-    ours = [_timed(lambda: _train([path]))]
-    theirs = _timed(lambda: Pipeline().fit(path))
-    ours.append(_timed(lambda: _train([path])))
+    timed("train", lambda: _train([path]))
+    theirs = peer_timed(lambda: Pipeline().fit(path))
+    ours = timed("train", lambda: _train([path]))
     return [
-        at_least("scikit-learn / semicyclic train", theirs / min(ours), 10.0),
-        beside("rows a second", ROWS / min(ours)),
+        at_least("scikit-learn / semicyclic train", theirs / ours, 10.0),
+        beside("rows a second", ROWS / ours),
     ]
 
 
@@ -163,15 +156,14 @@ def auto() -> list[Figure]:
         pq.write_table(_table(20_000), place / "few.parquet")
         for job in (JOB, everything):
             _train([place / "few.parquet"], job=job)  # compiles
-    one, all_of_them = [], []
     for _ in range(2):
-        one.append(_timed(lambda: _train([path])))
-        all_of_them.append(_timed(lambda: _train([path], job=everything)))
+        one = timed("one chain", lambda: _train([path]))
+        all_of_them = timed("auto", lambda: _train([path], job=everything))
     count = everything.portfolio(1 << 12, by_name("logistic")).form.size
     return [
-        at_most("auto / one chain", min(all_of_them) / min(one), 6.0),
+        at_most("auto / one chain", all_of_them / one, 6.0),
         at_least("candidates", count, 40),
-        beside("rows a second", ROWS / min(all_of_them)),
+        beside("rows a second", ROWS / all_of_them),
     ]
 
 
@@ -182,7 +174,8 @@ def auto_memory() -> list[Figure]:
         with _room() as place:
             words = ["train", str(_folder() / "0.parquet"), "--when", "when", "--label", "y"]
             words += ["--method", "auto", "--memory", f"{limit}GB", "--out", str(place / "out")]
-            found.append(at_most(f"peak / --memory {limit}GB", _peak(words) / limit, 1.0))
+            peak = note(f"--memory {limit}GB, GB", _peak(words))
+            found.append(at_most(f"peak / --memory {limit}GB", peak / limit, 1.0))
     return found
 
 
@@ -204,14 +197,15 @@ def what_if() -> list[Figure]:
         (place / "run").mkdir()
         Training(job, Inputs([place / "rows.parquet"]), place / "run", lambda _: None).go(resume=False)
         wanted = [Wanted(blocks, how) for blocks in (24, 6, 1) for how in ("tail", "fading")]
-        times = []
-        for _ in range(3):
-            began = time.perf_counter()
+
+        def six() -> None:
             log = opened_log(place / "run")
             for each in wanted:
                 model_for(log, each)
-            times.append(time.perf_counter() - began)
-        return [at_most("seconds for six models", min(times), 2.0), beside("cycles kept", float(log.cycles))]
+
+        seconds = timed("six models", six, repeats=3)
+        cycles = float(opened_log(place / "run").cycles)
+        return [at_most("seconds for six models", seconds, 2.0), beside("cycles kept", cycles)]
 
 
 def _peak(words: list[str]) -> float:
@@ -236,7 +230,7 @@ def stream_memory() -> list[Figure]:
             rows = json.loads((place / "out" / "results.json").read_text())["rows"]
             if rows["used"] != months * ROWS:
                 raise RuntimeError(f"not all rows were used: {rows}")
-            peaks.append(peak)
+            peaks.append(note(f"{5 * months} M rows, GB", peak))
     return [
         at_most("peak of 20 M rows, GB", peaks[1], 1.0),
         at_most("peak of 20 M rows / peak of 5 M rows", peaks[1] / peaks[0], 1.1),
@@ -247,11 +241,10 @@ def checkpoint() -> list[Figure]:
     """Training with checkpoints against without, taking turns."""
     path = _folder() / "0.parquet"
     _train([path])
-    both = {True: float("inf"), False: float("inf")}
     for _ in range(3):
-        for kept in both:
-            both[kept] = min(both[kept], _timed(partial(_train, [path], checkpoints=kept)))
-    return [at_most("with checkpoints / without", both[True] / both[False], 1.05)]
+        kept = timed("with checkpoints", partial(_train, [path]))
+        free = timed("without", partial(_train, [path], checkpoints=False))
+    return [at_most("with checkpoints / without", kept / free, 1.05)]
 
 
 def predict() -> list[Figure]:
@@ -277,10 +270,10 @@ def predict() -> list[Figure]:
                     writer.write(answered)
 
         ours()
-        times = [_timed(ours)]
-        theirs = _timed(lambda: pipeline.predict(small, place / "b.parquet"))
-        times.append(_timed(ours))
+        timed("predict", ours)
+        theirs = peer_timed(lambda: pipeline.predict(small, place / "b.parquet"))
+        seconds = timed("predict", ours)
         return [
-            at_least("scikit-learn / semicyclic predict", theirs / min(times), 10.0),
-            beside("rows a second", 1_000_000 / min(times)),
+            at_least("scikit-learn / semicyclic predict", theirs / seconds, 10.0),
+            beside("rows a second", 1_000_000 / seconds),
         ]

@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse
 
 from benchmarks.streams import stream
-from benchmarks.timing import Figure, at_least, at_most, beside, best_of
+from benchmarks.timing import Figure, Peer, at_least, at_most, beside, best_of, note
 from semicyclic.method import train
 from semicyclic.method.evaluate import matrices
 from semicyclic.method.loss import logistic
@@ -38,10 +38,10 @@ def matrix() -> list[Figure]:
     assert np.allclose(found, np.array(own).T, atol=1e-4), "SciPy and the matrix do not agree"
     time = best_of(
         9,
-        scipy=lambda: X @ together,
+        scipy=Peer(lambda: X @ together),
         matrix=lambda: matrices(models, rows),
         losses=lambda: matrices(models, rows, measure=log_loss),
-        separately=lambda: [X @ each for each in together.T],
+        separately=Peer(lambda: [X @ each for each in together.T]),
     )
     return [
         at_least("one SciPy product / matrix", time["scipy"] / time["matrix"], 5.0),
@@ -66,6 +66,7 @@ def file() -> list[Figure]:
         path = Path(folder) / "model.safetensors"
         save(model, path)
         size = path.stat().st_size
+        note("file, GB", size / 1e9)
         for each in (0, 719, blocks - 1):
             assert np.array_equal(load(path, block=each).block_weights(0), model.block_weights(each))
         wanted = iter(np.random.default_rng(1).permutation(blocks).tolist())

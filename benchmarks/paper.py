@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import Figure, at_least, at_most, beside, best_of
+from benchmarks.timing import Figure, Peer, at_least, at_most, beside, best_of, note
 from semicyclic.data import standin, tweets
 from semicyclic.data.sparse import Cells
 from semicyclic.experiments import protocol
@@ -66,7 +66,7 @@ def ingest() -> list[Figure]:
         found, expected = tweets.read_file(path), _by_hand(path)
         assert [int(words) for words in np.diff(found.start)] == [len(set(words)) for _, _, words in expected]
         assert found.positive.tolist() == [positive for positive, _, _ in expected]
-        taken = best_of(3, ours=lambda: tweets.read_file(path), python=lambda: _by_hand(path))
+        taken = best_of(3, ours=lambda: tweets.read_file(path), python=Peer(lambda: _by_hand(path)))
     return [
         at_least("plain Python / ingest", taken["python"] / taken["ours"], 15.0),
         beside("ingest, thousand rows a second", ROWS / taken["ours"] / 1000),
@@ -98,7 +98,7 @@ def ingest_memory() -> list[Figure]:
         )
     rows, peak = map(int, done.stdout.split())
     assert rows == standin.ROWS
-    return [at_most("peak memory, GB", 1024 * peak / 1e9, 1.0), beside("file, GB", size / 1e9)]
+    return [at_most("peak memory, GB", note("GB", 1024 * peak / 1e9), 1.0), beside("file, GB", size / 1e9)]
 
 
 class _Once:
@@ -189,7 +189,9 @@ def protocol_once() -> list[Figure]:
         for k in range(0, len(words), 128):
             _a_batch(words[k : k + 128], labels[k : k + 128], w, learns=learns)
 
-    taken = best_of(5, ours=once, train=lambda: loop(learns=True), test=lambda: loop(learns=False))
+    taken = best_of(
+        5, ours=once, train=Peer(lambda: loop(learns=True)), test=Peer(lambda: loop(learns=False))
+    )
     whole = sum(taken[name] / 300 * once.batches[name] for name in ("train", "test"))
     scores = once()
     assert scores["pluralistic"] > scores["iid"] > scores["consensus"]
@@ -212,7 +214,7 @@ def reproduce() -> list[Figure]:
             seconds.append(time.perf_counter() - started)
         told = json.loads((out / "results.json").read_text())["seconds"]
     return [
-        at_most("the whole command, seconds", seconds[-1], 45.0),
+        at_most("the whole command, seconds", note("command", seconds[-1]), 45.0),
         beside("the first time, seconds", seconds[0]),
         beside("making and reading the stand-in, seconds", told["ingest"]),
     ]

@@ -1,6 +1,8 @@
 """The stream the benchmarks run on: Zipf columns, logistic labels, cut into equal visits."""
 
+import os
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +34,23 @@ def calendar(blocks: int, cycles: int) -> tuple[Any, Any]:
 
 @cache
 def stream(columns: int = 1024, seed: int = 1) -> Stream:
-    """1.44 M rows, 13 M non-zeros: Zipf ids, hashed into `columns` where that is not 1024."""
+    """1.44 M rows, 13 M non-zeros: Zipf ids, hashed into `columns` where that is not 1024.
+
+    Kept in the folder SEMICYCLIC_BENCHMARK_DATA, if that is set: making it takes longer than measuring.
+    """
+    folder = os.environ.get("SEMICYCLIC_BENCHMARK_DATA")
+    if folder is None:
+        return _made(columns, seed)
+    path = Path(folder) / f"stream-{columns}-{seed}.npz"
+    if not path.exists():
+        X, y = _made(columns, seed)
+        np.savez(path, data=X.data, indices=X.indices, indptr=X.indptr, y=y)
+    with np.load(path) as held:
+        cells = held["data"], held["indices"], held["indptr"]
+        return Stream(scipy.sparse.csr_matrix(cells, shape=(ROWS, columns)), held["y"])
+
+
+def _made(columns: int, seed: int) -> Stream:
     rng = np.random.default_rng(seed)
     words = 1024 if columns == 1024 else columns
     lengths = 1 + rng.poisson(12.5, ROWS)

@@ -5,6 +5,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+# The costs of our own jobs in this process, by name: seconds, or gigabytes. `--compare` reads them.
+COSTS: dict[str, float] = {}
+
+
+@dataclass
+class Peers:
+    """Whether the jobs we are compared with run at all; `--compare` leaves them out."""
+
+    run: bool = True
+
+
+PEERS = Peers()
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A job that is not ours: what a benchmark compares with."""
+
+    job: Callable[[], object]
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -53,14 +73,41 @@ def beside(name: str, value: float) -> Figure:
     return Figure(name, value, float("nan"), at_least=False)
 
 
-def best_of(repeats: int, /, **jobs: Callable[[], object]) -> dict[str, float]:
+def timed(name: str, job: Callable[[], object], *, repeats: int = 1) -> float:
+    """The shortest time of one of our jobs, noted as its cost."""
+    seconds = min(_seconds(job) for _ in range(repeats))
+    return note(name, min(seconds, COSTS.get(name, float("inf"))))
+
+
+def peer_timed(job: Callable[[], object]) -> float:
+    """The time of a job that is not ours; NaN where peers are left out."""
+    return _seconds(job) if PEERS.run else float("nan")
+
+
+def note(name: str, cost: float) -> float:
+    """Note the cost of one of our jobs, in seconds or gigabytes."""
+    COSTS[name] = cost
+    return cost
+
+
+def best_of(repeats: int, /, **jobs: Callable[[], object] | Peer) -> dict[str, float]:
     """The shortest time of each job, the jobs taking turns; each ran once before."""
-    for job in jobs.values():
-        job()
-    best = dict.fromkeys(jobs, float("inf"))
+    calls = {name: job.job if isinstance(job, Peer) else job for name, job in jobs.items()}
+    best = dict.fromkeys(jobs, float("nan"))
+    chosen = [name for name, job in jobs.items() if PEERS.run or not isinstance(job, Peer)]
+    for name in chosen:
+        calls[name]()
+        best[name] = float("inf")
     for _ in range(repeats):
-        for name, job in jobs.items():
-            start = time.perf_counter()
-            job()
-            best[name] = min(best[name], time.perf_counter() - start)
+        for name in chosen:
+            best[name] = min(best[name], _seconds(calls[name]))
+    for name in chosen:
+        if not isinstance(jobs[name], Peer):
+            note(name, best[name])
     return best
+
+
+def _seconds(job: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    job()
+    return time.perf_counter() - start
