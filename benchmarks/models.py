@@ -14,6 +14,7 @@ from semicyclic.method.loss import logistic
 from semicyclic.method.measure import log_loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
+from semicyclic.method.schedule import Numbered
 from semicyclic.store.modelfile import load, save
 
 ROWS = 160_000
@@ -28,7 +29,7 @@ def matrix() -> list[Figure]:
     X, y = data.X[:ROWS], data.y[:ROWS]
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(10, 6, 1, X.shape[1] + 1)).astype(np.float32)
-    models = [Pluralistic(each, 6, logistic, (0, 1)) for each in weights]
+    models = [Pluralistic(each, Numbered(6), logistic, (0, 1)) for each in weights]
     rows = Rows(X, y, block=np.arange(ROWS) * 6 // ROWS)
     together = np.ascontiguousarray(weights.reshape(60, -1)[:, :-1].T)
     scores = X @ together + weights.reshape(60, -1)[:, -1]

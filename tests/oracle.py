@@ -1,175 +1,86 @@
-"""The definitions, written once and naively: every iterate of every step is kept.
+"""What tests compare with: `method.chain` on a whole problem, and textbook hedges."""
 
-Nothing here is shared with the package: dense rows, one vector at a time, float64.
-"""
-
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.method.basis import Basis
+from semicyclic.method.chain import Examples, Iterate, mean_iterate, minibatches, run_chain
+from semicyclic.method.loss import Loss
+from semicyclic.method.step import ADAGRAD, Step
+
 Array = npt.NDArray[Any]
+mean_of = mean_iterate
 
 
 @dataclass
 class Problem:
-    """A stream and all that a run needs, without the package's own types."""
+    """A stream and all that a run needs."""
 
     X: Array
     target: Array
     cycle: Array
     block: Array
     batch_size: int
-    loss: str
-    level: float = 0.5
-    classes: int = 1
-    table: Array = field(default_factory=lambda: np.ones((1, 1)))  # [m, M] coefficients
-    chain: Sequence[int] = (0,)  # [m] the chain a block moves
-    rule: str = "sgd"
-    eta: Sequence[float] = (0.5,)  # per chain
+    loss: Loss
+    basis: Basis
+    step: Step
     radius: float = inf
-    box: float = inf
-    emphasis: Sequence[float] = ()
+    emphasis: Sequence[float] | None = None
     weight: Array | None = None
     intercept: bool = True
 
 
-@dataclass
-class Step:
-    """One step: the weights in force before and after it, and what it saw."""
-
-    cycle: int
-    block: int
-    before: Array
-    after: Array
-    weight: float
-    losses: list[float]
+def run(problem: Problem, start: Array | None = None) -> tuple[list[Iterate], float]:
+    """Every step of the chain by its definition, and how near any row came to a kink."""
+    n = len(problem.X)
+    X = np.hstack([problem.X, np.full((n, 1), float(problem.intercept))])
+    weight = np.ones(n) if problem.weight is None else problem.weight
+    examples = Examples(X, problem.target, weight, problem.cycle, problem.block)
+    steps = run_chain(
+        examples,
+        basis=problem.basis,
+        loss=problem.loss,
+        step=problem.step,
+        batch_size=problem.batch_size,
+        radius=problem.radius,
+        emphasis=problem.emphasis,
+        start=start,
+    )
+    return steps, _nearest_kink(problem, examples, steps)
 
 
 def steps_of(problem: Problem) -> list[list[int]]:
-    """Row numbers of each step: runs of equal (cycle, block), cut into minibatches."""
-    steps: list[list[int]] = []
-    for row in range(len(problem.X)):
-        here = problem.cycle[row], problem.block[row]
-        if steps and len(steps[-1]) < problem.batch_size:
-            last = steps[-1][-1]
-            if (problem.cycle[last], problem.block[last]) == here:
-                steps[-1].append(row)
-                continue
-        steps.append([row])
-    return steps
+    """The row numbers of each step."""
+    return minibatches(problem.cycle, problem.block, problem.batch_size)
 
 
-def loss_and_slope(problem: Problem, score: Array, y: float) -> tuple[float, Array, float]:
-    """Value, slope [C], and the distance from the nearest kink."""
-    s = float(score[0])
-    if problem.loss == "softmax":
-        p = np.exp(score - score.max())
-        p /= p.sum()
-        slope = p.copy()
-        slope[int(y)] -= 1
-        return -float(np.log(p[int(y)])), slope, inf
-    if problem.loss == "logistic":
-        return float(np.logaddexp(0, -y * s)), np.array([-y / (1 + np.exp(y * s))]), inf
-    if problem.loss == "hinge":
-        room = 1 - y * s
-        return max(0.0, room), np.array([-y if room > 0 else 0.0]), abs(room)
-    miss = s - y
-    if problem.loss == "squared":
-        return miss**2 / 2, np.array([miss]), inf
-    if problem.loss == "absolute":
-        return abs(miss), np.array([np.sign(miss)]), abs(miss)
-    over, under = 1 - problem.level, -problem.level
-    slope_at = over if miss > 0 else under if miss < 0 else 0.0
-    return (over * miss if miss > 0 else under * miss), np.array([slope_at]), abs(miss)
-
-
-def run(problem: Problem, start: Array | None = None) -> tuple[list[Step], float]:
-    """Every step of the chain, and how near any row came to a kink."""
-    n, d = problem.X.shape
-    X = np.hstack([problem.X, np.full((n, 1), float(problem.intercept))])
-    m, vectors = problem.table.shape
-    chains = max(problem.chain) + 1
-    V = np.zeros((vectors, problem.classes, d + 1))
-    if start is not None:
-        V[:] = start
-    squares = np.zeros_like(V)
-    count = [0] * chains
-    emphasis = problem.emphasis or [1.0] * m
-    weight = np.ones(n) if problem.weight is None else problem.weight
-    mine = [
-        {j for b in range(m) if problem.chain[b] == c for j in range(vectors) if problem.table[b, j]}
-        for c in range(chains)
-    ]
-
-    def in_force(block: int) -> Array:
-        chain = problem.chain[block]
-        w = sum(problem.table[block, j] * V[j] for j in range(vectors))
-        if problem.rule == "dual":
-            w = w * dual_scale(chain)
-        return np.asarray(w)
-
-    def dual_scale(chain: int) -> float:
-        scale = problem.eta[chain] / np.sqrt(count[chain] + 1)
-        size = scale * np.sqrt(sum((V[j] ** 2).sum() for j in mine[chain]))
-        return float(scale * min(1.0, problem.radius / size) if size > 0 else scale)
-
-    done, kink = [], inf
-    for rows in steps_of(problem):
-        block = int(problem.block[rows[0]])
-        chain = problem.chain[block]
-        w = in_force(block)
-        gradient = np.zeros_like(w)
-        losses = []
-        for r in rows:
-            value, slope, near = loss_and_slope(problem, w @ X[r], problem.target[r])
-            losses.append(weight[r] * value)
-            gradient += weight[r] * np.outer(slope, X[r]) / len(rows)
-            kink = min(kink, near)
-        gradient *= emphasis[block]
-        for j in range(vectors):
-            g = problem.table[block, j] * gradient
-            if problem.rule == "adagrad":
-                squares[j] += g**2
-                # A first gradient that all but cancels has no direction to speak of.
-                felt = [r for r in rows if weight[r] > 0]
-                touched = np.broadcast_to((X[felt] != 0).any(axis=0), g.shape)
-                if problem.table[block, j]:
-                    kink = min(kink, float(np.sqrt(squares[j][touched]).min(initial=inf)))
-                move = np.where(g == 0, 0, g / np.sqrt(np.where(squares[j] == 0, 1, squares[j])))
-                if problem.table[block, j]:
-                    V[j] = np.clip(V[j] - problem.eta[chain] * move, -problem.box, problem.box)
-            elif problem.rule == "dual":
-                V[j] -= g
-            else:
-                V[j] -= problem.eta[chain] * g
-        count[chain] += 1
-        if problem.rule == "sgd":
-            size = np.sqrt(sum((V[j] ** 2).sum() for j in mine[chain]))
-            if size > problem.radius:
-                for j in mine[chain]:
-                    V[j] *= problem.radius / size
-        after = in_force(block)
-        mean_weight = float(np.mean([weight[r] for r in rows]))
-        done.append(Step(int(problem.cycle[rows[0]]), block, w, after, mean_weight, losses))
-    return done, kink
-
-
-def mean_of(steps: Sequence[Step], weight: Callable[[Step], float] = lambda _: 1.0) -> Array:
-    """The weighted mean of the iterates before their updates."""
-    total = sum(weight(s) * s.weight for s in steps)
-    return np.asarray(sum(weight(s) * s.weight * s.before for s in steps) / total)
-
-
-# ------------------------------------------------------------------------------ hedging
+def _nearest_kink(problem: Problem, examples: Examples, steps: list[Iterate]) -> float:
+    """How near a score came to where its loss has no slope; or, for AdaGrad, a gradient to zero."""
+    kink = inf
+    squares = np.zeros((problem.basis.vectors, *steps[0].before.shape))
+    for rows, step in zip(steps_of(problem), steps, strict=True):
+        score = (examples.X[rows] @ step.before.T)[:, 0]
+        if problem.loss.name == "hinge":
+            kink = min(kink, np.abs(1 - examples.target[rows] * score).min())
+        elif problem.loss.name.startswith(("absolute", "quantile")):
+            kink = min(kink, np.abs(examples.target[rows] - score).min())
+        if problem.step.rule == ADAGRAD:
+            felt = [r for r in rows if examples.weight[r] > 0]
+            touched = np.broadcast_to((examples.X[felt] != 0).any(axis=0), step.gradient.shape)
+            for j, factor in problem.basis.terms(step.block):
+                squares[j] += (factor * step.gradient) ** 2
+                kink = min(kink, float(np.sqrt(squares[j][touched]).min(initial=inf)))
+    return float(kink)
 
 
 @dataclass
 class Stakes:
-    """A hedge in one block, straight from its definition."""
+    """A hedge in one block, straight from the textbook; nothing is shared with `method.hedge`."""
 
     experts: int
     rate: float | None = None  # Prod's nu; None for AdaHedge
@@ -209,27 +120,3 @@ class Stakes:
         new = self.L + np.asarray(losses)
         self.gap += max(0.0, float(self.share() @ np.asarray(losses)) - (self._mix(new) - self._mix(self.L)))
         self.L = new
-
-
-def hedged(chains: Sequence[list[Step]], stakes: dict[int, Stakes], toss: Array | None) -> list[Step]:
-    """What is in force at each step of several chains that ran alone: the chains never know p."""
-    done = []
-    for t, taken in enumerate(zip(*chains, strict=True)):
-        block = taken[0].block
-        share = stakes[block].share()
-        if toss is not None:
-            pick = next((e for e in range(1, len(share)) if toss[t] < share[1 : e + 1].sum()), 0)
-            share = (np.arange(len(share)) == pick).astype(float)
-        stakes[block].see([float(np.mean(step.losses)) for step in taken])
-        next_share = stakes[block].share()
-        done.append(
-            Step(
-                taken[0].cycle,
-                block,
-                np.asarray(sum(p * step.before for p, step in zip(share, taken, strict=True))),
-                np.asarray(sum(p * step.after for p, step in zip(next_share, taken, strict=True))),
-                taken[0].weight,
-                list(np.asarray(share @ np.array([step.losses for step in taken]))),
-            )
-        )
-    return done

@@ -1,18 +1,15 @@
 """Small random streams, as the package and as the oracle see them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NamedTuple
-from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
 
 from semicyclic.method import basis as bases
-from semicyclic.method import chain, kernels, learn, train
 from semicyclic.method import loss as losses
 from semicyclic.method import step as steps
+from semicyclic.method import train
 from semicyclic.method.basis import Basis
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
@@ -41,19 +38,10 @@ LOSSES: dict[str, Loss] = {
     "softmax": losses.softmax(3),
 }
 
-# How a run is computed and kept: the plain chain, or the compiled one with each of its ways.
-WAYS = ("plain", "table, summing", "table, lagging", "trace", "trace, running")
-
-
-@contextmanager
-def way(name: str) -> Iterator[dict[str, Any]]:
-    """Settings and patches that make `train` go the way called `name`."""
-    traced, summing = name.startswith("trace"), name.endswith("ing") and not name.endswith("lagging")
-    with (
-        mock.patch.object(learn, "_is_traced", return_value=traced),
-        mock.patch.object(kernels, "_sums_iterates", return_value=summing),
-    ):
-        yield {"engine": chain} if name == "plain" else {}
+# Few columns, all of which most visits touch; or many, of which a visit touches a few. Kernels run on all
+# columns in place for the first kind, and on the visit's own columns for the second; read-outs walk through
+# all iterates, or sweep up what has changed.
+WIDTHS = ("narrow", "wide")
 
 
 def itinerary(rng: np.random.Generator, blocks: int, n: int) -> tuple[Array, Array]:
@@ -82,15 +70,18 @@ def case(
     intercept: bool = True,
     dtype: type = np.float64,
     n: int = 60,
+    width: str = "narrow",
 ) -> Case:
     """A random stream of n rows in up to four blocks, and a run on it."""
     rng = np.random.default_rng(seed)
     blocks, d = int(rng.integers(1, 5)), int(rng.integers(1, 7))
+    filled = 0.6
+    if width == "wide":
+        d, filled = 120, 0.02
     # Quarters are exact in float32 too; but they cancel, which adaptive steps cannot abide.
     X = rng.normal(size=(n, d)).astype(dtype) if rule == "adagrad" else rng.integers(-4, 5, (n, d)) / 4
-    X = X.astype(float) * (rng.random((n, d)) < 0.6)
+    X = X.astype(float) * (rng.random((n, d)) < filled)
     cycle, block = itinerary(rng, blocks, n)
-    classes = 3 if loss == "softmax" else 1
     if loss == "softmax":
         y = rng.integers(0, 3, n).astype(float)
         y[:3] = [0, 1, 2]
@@ -115,15 +106,10 @@ def case(
         cycle=cycle,
         block=block,
         batch_size=batch_size,
-        loss=loss,
-        level=0.3,
-        classes=classes,
-        table=dense_table(basis),
-        chain=basis.chain.tolist(),
-        rule=rule,
-        eta=[eta / np.sqrt(2) if rule == "dual" else eta] * basis.chains,
+        loss=LOSSES[loss],
+        basis=basis,
+        step=steps.of(step),
         radius=radius,
-        box=0.7 if rule == "adagrad" else float("inf"),
         weight=weight,
         intercept=intercept,
     )
@@ -151,20 +137,9 @@ def make_basis(kind: str, blocks: int, rng: np.random.Generator) -> Basis:
 KINDS = ("single", "separate", "residual", "residuals", "fourier", "any")
 
 
-def dense_table(basis: Basis) -> Array:
-    """[m, M] the coefficients of a basis."""
-    table = np.zeros((basis.blocks, basis.vectors))
-    for block in range(basis.blocks):
-        for vector, coefficient in zip(basis.active[block], basis.coefficient[block], strict=True):
-            if vector >= 0:
-                table[block, vector] = coefficient
-    return table
-
-
-def trained(made: Case, name: str, **more: Any) -> Run:
-    """The run of a case, gone the way called `name`."""
-    with way(name) as settings:
-        return train.chain(made.rows, made.blocks, made.basis, **made.settings, **settings, **more)
+def trained(made: Case, **more: Any) -> Run:
+    """The run of a case."""
+    return train.chain(made.rows, made.blocks, made.basis, **made.settings, **more)
 
 
 seeds = st.integers(0, 2**32 - 1)

@@ -57,7 +57,7 @@ def test_every_cell_is_the_measure_of_one_model_on_one_block(
     seed: int, loss: str, weighted: bool, dtype: type
 ) -> None:
     made = case(seed, loss=loss, weighted=weighted, dtype=dtype)
-    run = trained(made, "plain")
+    run = trained(made)
     models = [run.mean(), run.last(), run.consensus()]
     chosen = CLASSIFICATION if LOSSES[loss].classes else REGRESSION
     if loss == "hinge":
@@ -87,7 +87,7 @@ def test_more_models_than_fit_one_pass_and_rows_in_many_parts() -> None:
     n, m, d = 9_000, 7, 5
     rows = sc.Rows(rng.normal(size=(n, d)), rng.integers(0, 2, n), block=np.arange(n) % m)
     models = [
-        sc.Pluralistic(rng.normal(size=(m, 1, d + 1)).astype(np.float32), m, sc.loss.logistic, (0, 1))
+        sc.Pluralistic(rng.normal(size=(m, 1, d + 1)).astype(np.float32), sc.Numbered(m), sc.loss.logistic)
         for _ in range(23)
     ]
     calls: list[tuple[int, int]] = []
@@ -126,7 +126,7 @@ def test_means_are_unweighted_as_in_the_paper_with_those_by_share_beside_them() 
 def test_a_matrix_of_a_run_is_that_of_its_mean_and_says_what_it_left_out() -> None:
     made = case(3)
     rows = made.rows[np.flatnonzero(made.problem.block != 0)]
-    run = trained(made, "plain")
+    run = trained(made)
     found = sc.matrix(run, rows)
     assert np.array_equal(found.values, sc.matrix(run.mean(), rows).values, equal_nan=True)
     assert np.isnan(found.values[:, 0]).all()
@@ -135,13 +135,13 @@ def test_a_matrix_of_a_run_is_that_of_its_mean_and_says_what_it_left_out() -> No
 
 
 def test_a_score_of_exactly_zero_is_the_first_class() -> None:
-    model = sc.Pluralistic(np.zeros((1, 1, 2)), 1, sc.loss.logistic, ("no", "yes"))
+    model = sc.Pluralistic(np.zeros((1, 1, 2)), sc.Numbered(1), sc.loss.logistic, ("no", "yes"))
     rows = sc.Rows(np.ones((4, 1)), ["no", "no", "no", "yes"], block=[0] * 4)
     assert sc.matrix(model, rows).values[0, 0] == 0.75
 
 
 def test_equal_scores_of_several_classes_are_the_first_of_them() -> None:
-    model = sc.Pluralistic(np.zeros((1, 3, 2)), 1, sc.loss.softmax(3), (0, 1, 2))
+    model = sc.Pluralistic(np.zeros((1, 3, 2)), sc.Numbered(1), sc.loss.softmax(3), (0, 1, 2))
     rows = sc.Rows(np.ones((4, 1)), [0, 1, 2, 2], block=[0] * 4)
     assert sc.matrix(model, rows).values[0, 0] == 0.25
     assert (model.classify(rows) == 0).all()
@@ -164,8 +164,8 @@ def test_the_area_counts_ties_half() -> None:
 
 
 MADE = case(3)
-MODEL = trained(MADE, "plain").mean()
-REGRESSED = trained(case(3, loss="squared"), "plain").mean()
+MODEL = trained(MADE).mean()
+REGRESSED = trained(case(3, loss="squared")).mean()
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "none": (lambda: sc.matrices([], MADE.rows), "no models"),
     "unlike": (lambda: sc.matrices([MODEL, REGRESSED], MADE.rows), "must have the same loss"),
@@ -196,7 +196,7 @@ def test_what_is_not_a_model_is_refused() -> None:
         sc.matrices([np.ones(3)], MADE.rows)  # type: ignore[list-item]
     for loss, measure in (("softmax", sc.measure.auc), ("hinge", sc.measure.log_loss)):
         with pytest.raises(ValueError, match=r"auc needs two classes|needs probabilities"):
-            sc.matrix(trained(case(3, loss=loss), "plain"), case(3, loss=loss).rows, measure=measure)
+            sc.matrix(trained(case(3, loss=loss)), case(3, loss=loss).rows, measure=measure)
 
 
 def test_paired_differences_cancel_what_repetitions_share() -> None:
@@ -300,10 +300,10 @@ def test_the_margin_is_hoeffdings_with_all_its_conditions() -> None:
 def test_the_tally_of_a_run_is_that_of_its_steps(seed: int, batch_size: int) -> None:
     from tests import oracle
 
-    made = case(seed, batch_size=batch_size)
-    steps, _ = oracle.run(made.problem)
-    for way in ("plain", "trace"):
-        tally = trained(made, way).log.tally()
+    for rule, kind in (("sgd", "single"), ("adagrad", "single"), ("sgd", "residual")):
+        made = case(seed, batch_size=batch_size, rule=rule, kind=kind)
+        steps, _ = oracle.run(made.problem)
+        tally = trained(made).log.tally()
         for block in range(made.blocks):
             own = [float(np.mean(step.losses)) for step in steps if step.block == block]
             before = [np.mean(own[:t]) if t else 0.0 for t in range(len(own))]
@@ -406,7 +406,7 @@ def test_any_weights_are_measured_on_every_block(outputs: int) -> None:
     weights = rng.normal(size=(90, outputs, 5)).astype(np.float32)
     for how in (sc.measure.accuracy, sc.measure.log_loss):
         found = by_block(weights, rows, 3, loss=loss, classes=classes, measure=how)
-        models = [Pluralistic(weights[k : k + 3], 3, loss, classes) for k in range(0, 90, 3)]
+        models = [Pluralistic(weights[k : k + 3], sc.Numbered(3), loss, classes) for k in range(0, 90, 3)]
         expected = np.concatenate([each.values for each in sc.matrices(models, rows, measure=how)])
         assert np.allclose(found, expected, atol=1e-12)
     with pytest.raises(ValueError, match="for auc use matrices"):

@@ -49,7 +49,7 @@ def model_of(weights: Array, **more: Any) -> sc.Pluralistic:
     outputs = weights.shape[1]
     loss = sc.loss.logistic if outputs == 1 else sc.loss.softmax(outputs)
     classes = ("no", "yes") if outputs == 1 else tuple(range(outputs))
-    return sc.Pluralistic(weights, len(weights), loss, classes, **more)
+    return sc.Pluralistic(weights, sc.Numbered(len(weights)), loss, classes, **more)
 
 
 def same_bits(one: Array, other: Array) -> bool:

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 import semicyclic as sc
 from semicyclic.method import average, train
 from semicyclic.method.average import Mean, merge
-from tests import oracle, streams
-from tests.oracle import Step
-from tests.streams import WAYS, Case, case, seeds, trained
+from semicyclic.method.chain import Iterate
+from tests import oracle
+from tests.streams import WIDTHS, Case, case, seeds, trained
 
 Array = npt.NDArray[Any]
 KINDS = ("single", "separate", "residual")
 
 
-def by_block(made: Case, through: int | None = None) -> dict[int, list[Step]]:
+def by_block(made: Case, through: int | None = None) -> dict[int, list[Iterate]]:
     """The steps of each visited block, up to the end of cycle `through`."""
     steps, _ = oracle.run(made.problem)
     kept = [step for step in steps if through is None or step.cycle <= through]
@@ -40,15 +40,15 @@ def _quiet() -> Any:
         yield
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=seeds, cycles=st.integers(1, 4), half_life=st.sampled_from([0.5, 1.0, 3.0]))
 @settings(max_examples=8, deadline=None)
 def test_tail_and_fading_weigh_cycles_as_defined(
-    way: str, kind: str, seed: int, cycles: int, half_life: float
+    width: str, kind: str, seed: int, cycles: int, half_life: float
 ) -> None:
-    made = case(seed, kind=kind)
-    run = trained(made, way)
+    made = case(seed, width=width, kind=kind)
+    run = trained(made)
     own = by_block(made)
     tails, lasts, faded = {}, {}, {}
     for block, steps in own.items():
@@ -56,7 +56,7 @@ def test_tail_and_fading_weigh_cycles_as_defined(
         tails[block] = oracle.mean_of([s for s in steps if s.cycle in seen[-cycles:]])
         lasts[block] = oracle.mean_of([s for s in steps if s.cycle == seen[-1]])
 
-        def fade(step: Step, newest: int = seen[-1]) -> float:
+        def fade(step: Iterate, newest: int = seen[-1]) -> float:
             return float(2.0 ** (-(newest - step.cycle) / half_life))
 
         faded[block] = oracle.mean_of(steps, fade)
@@ -65,13 +65,13 @@ def test_tail_and_fading_weigh_cycles_as_defined(
     check(run.fading(half_life).weights, faded)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", KINDS)
 @given(seed=seeds)
 @settings(max_examples=8, deadline=None)
-def test_through_gives_a_run_as_it_stood_then(way: str, kind: str, seed: int) -> None:
-    made = case(seed, kind=kind)
-    run = trained(made, way)
+def test_through_gives_a_run_as_it_stood_then(width: str, kind: str, seed: int) -> None:
+    made = case(seed, width=width, kind=kind)
+    run = trained(made)
     for cycle in np.unique(made.problem.cycle):
         own = by_block(made, int(cycle))
         check(run.mean(through=int(cycle)).weights, {b: oracle.mean_of(s) for b, s in own.items()})
@@ -80,12 +80,12 @@ def test_through_gives_a_run_as_it_stood_then(way: str, kind: str, seed: int) ->
         check(run.consensus(through=int(cycle)).weights, {0: everything})
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("width", WIDTHS)
 @given(seed=seeds, kind=st.sampled_from(KINDS))
 @settings(max_examples=10, deadline=None)
-def test_weighted_the_block_means_give_back_the_consensus_mean(way: str, seed: int, kind: str) -> None:
-    made = case(seed, kind=kind)
-    run = trained(made, way)
+def test_weighted_the_block_means_give_back_the_consensus_mean(width: str, seed: int, kind: str) -> None:
+    made = case(seed, width=width, kind=kind)
+    run = trained(made)
     total = Mean(np.zeros(run.mean().weights.shape[1:]), 0.0)
     for block, steps in by_block(made).items():
         total = merge(total, Mean(run.mean().weights[block], float(len(steps))))
@@ -111,14 +111,14 @@ def test_means_are_a_monoid_under_merge(parts: list[tuple[float, int]], cut: int
         assert np.allclose(whole.value, sum(v * n for v, n in parts) / whole.weight)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("width", WIDTHS)
 @given(seed=seeds)
 @settings(max_examples=8, deadline=None)
-def test_a_coarser_view_equals_a_run_with_fewer_blocks(way: str, seed: int) -> None:
+def test_a_coarser_view_equals_a_run_with_fewer_blocks(width: str, seed: int) -> None:
     """Where minibatches do not cross the finer blocks anyway: single rows."""
-    made = case(seed, batch_size=1)
+    made = case(seed, width=width, batch_size=1)
     groups = np.random.default_rng(seed).integers(0, 2, made.blocks)
-    fine = trained(made, way).coarser(2, groups=groups.tolist())
+    fine = trained(made).coarser(2, groups=groups.tolist())
     made.problem.block = groups[made.problem.block]
     expected = {block: oracle.mean_of(steps) for block, steps in by_block(made).items()}
     check(fine.mean().weights, expected)
@@ -146,13 +146,13 @@ def run_of(rows: sc.Rows) -> sc.Run:
     return sc.train.pluralistic(rows, sc.Schedule.daily(6), batch_size=4)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("width", WIDTHS)
 @given(seed=seeds)
 @settings(max_examples=8, deadline=None)
-def test_soft_membership_weighs_every_step_by_its_share(way: str, seed: int) -> None:
-    made = case(seed)
+def test_soft_membership_weighs_every_step_by_its_share(width: str, seed: int) -> None:
+    made = case(seed, width=width)
     share = np.random.default_rng(seed).dirichlet(np.ones(3), made.blocks)
-    soft = trained(made, way).soft(share, 3)
+    soft = trained(made).soft(share, 3)
     steps, _ = oracle.run(made.problem)
 
     def weight(model: int) -> Any:
@@ -168,15 +168,14 @@ def test_soft_membership_weighs_every_step_by_its_share(way: str, seed: int) -> 
 def test_only_the_single_chain_can_be_cut_anew(kind: str) -> None:
     made = next(made for made in (case(seed, kind=kind) for seed in range(9)) if made.blocks > 1)
     with pytest.raises(ValueError, match="need a run of their own"):
-        trained(made, "trace").coarser(1, groups=[0] * made.blocks)
+        trained(made).coarser(1, groups=[0] * made.blocks)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_block_never_visited_gets_the_consensus_mean_and_says_so(way: str) -> None:
+def test_a_block_never_visited_gets_the_consensus_mean_and_says_so() -> None:
     rows = sc.Rows([[1.0], [2.0], [3.0]], [0, 1, 1], block=[0, 2, 2], dtype=np.float64)
-    with warnings.catch_warnings(), streams.way(way) as more:
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
-        run = sc.train.pluralistic(rows, 4, batch_size=1, **more)
+        run = sc.train.pluralistic(rows, 4, batch_size=1)
         with pytest.raises(UserWarning, match=r"block\(s\) 1, 3 were never visited"):
             run.mean()
     for model in (run.mean(), run.last(), run.tail(1), run.fading(2.0)):
@@ -190,16 +189,16 @@ def test_a_block_never_visited_gets_the_consensus_mean_and_says_so(way: str) -> 
 # ---------------------------------------------------------------------- the random iterate
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("width", WIDTHS)
 @given(seed=seeds)
 @settings(max_examples=6, deadline=None)
-def test_the_random_iterate_is_an_iterate_of_its_block(way: str, seed: int) -> None:
-    made = case(seed, kind="single")
-    run = trained(made, way, reservoir=np.random.default_rng(seed))
+def test_the_random_iterate_is_an_iterate_of_its_block(width: str, seed: int) -> None:
+    made = case(seed, width=width, kind="single")
+    run = trained(made, reservoir=np.random.default_rng(seed))
     for block, steps in by_block(made).items():
         gaps = [np.abs(run.random().weights[block] - step.before).max() for step in steps]
         assert min(gaps) < 1e-9
-    plain = trained(made, way)
+    plain = trained(made)
     assert np.allclose(plain.mean().weights, run.mean().weights, atol=1e-12)
 
 
@@ -211,7 +210,7 @@ def test_the_random_iterate_is_uniform_over_the_steps_of_its_block() -> None:
     rng = np.random.default_rng(0)
     draws = 600
     for _ in range(draws):
-        kept = trained(made, "table, lagging", reservoir=rng).random().weights[block]
+        kept = trained(made, reservoir=rng).random().weights[block]
         hits[np.argmin([np.abs(kept - step.before).max() for step in own[block]])] += 1
     expected = draws / len(hits)
     # Chi-square with len-1 degrees of freedom: mean len-1, deviation sqrt(2 (len-1)).
@@ -221,7 +220,7 @@ def test_the_random_iterate_is_uniform_over_the_steps_of_its_block() -> None:
 
 def test_the_reservoir_does_not_depend_on_how_the_stream_is_cut() -> None:
     made = case(7, batch_size=2)
-    rows, whole = made.rows, trained(made, "trace", reservoir=np.random.default_rng(3))
+    rows, whole = made.rows, trained(made, reservoir=np.random.default_rng(3))
     parts = [rows[:17], rows[17:18], rows[18:]]
     streamed = train.pluralistic(parts, made.blocks, **made.settings, reservoir=np.random.default_rng(3))
     assert np.allclose(whole.random().weights, streamed.random().weights, atol=1e-12)
@@ -229,22 +228,22 @@ def test_the_reservoir_does_not_depend_on_how_the_stream_is_cut() -> None:
 
 def test_random_without_a_reservoir_says_what_to_do() -> None:
     with pytest.raises(ValueError, match=r"reservoir=numpy\.random\.default_rng"):
-        trained(case(0), "trace").random()
+        trained(case(0)).random()
 
 
 # ---------------------------------------------------------------------------- the budget
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("rule", ["sgd", "dual", "adagrad"])
 @given(seed=seeds, kind=st.sampled_from(KINDS), radius=st.sampled_from([float("inf"), 0.1]))
 @settings(max_examples=6, deadline=None)
 def test_a_small_budget_changes_no_mean_and_no_last(
-    way: str, rule: str, seed: int, kind: str, radius: float
+    width: str, rule: str, seed: int, kind: str, radius: float
 ) -> None:
     radius = float("inf") if rule == "adagrad" else radius
-    made = case(seed, kind=kind, rule=rule, radius=radius, n=120)
-    large, small = trained_in_parts(made, way, 2**30), trained_in_parts(made, way, 1)
+    made = case(seed, width=width, kind=kind, rule=rule, radius=radius, n=120)
+    large, small = trained_in_parts(made, 2**30), trained_in_parts(made, 1)
     assert large.log.past is None
     assert small.log.past is not None
     for name in ("mean", "last", "consensus", "consensus_last"):
@@ -253,35 +252,20 @@ def test_a_small_budget_changes_no_mean_and_no_last(
     assert np.allclose(large.progressive(), small.progressive(), equal_nan=True)
 
 
-def trained_in_parts(made: Case, way: str, memory: int) -> sc.Run:
-    with streams.way(way) as more:
-        parts = [made.rows[low : low + 10] for low in range(0, len(made.rows), 10)]
-        return train.chain(parts, made.blocks, made.basis, **made.settings, **more, memory=memory)
+def trained_in_parts(made: Case, memory: int) -> sc.Run:
+    parts = [made.rows[low : low + 10] for low in range(0, len(made.rows), 10)]
+    return train.chain(parts, made.blocks, made.basis, **made.settings, memory=memory)
 
 
-SWITCHES = [
-    ("plain", "trace"),
-    ("table, summing", "trace, running"),
-    ("trace", "table, lagging"),
-    ("trace, running", "trace"),
-]
-
-
-@pytest.mark.parametrize(("way", "then"), SWITCHES)
+@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("rule", ["sgd", "dual", "adagrad"])
-@given(
-    seed=seeds,
-    kind=st.sampled_from((*KINDS, "hedged")),
-    cut=st.integers(1, 119),
-    bare=st.booleans(),
-    running=st.booleans(),
-)
-@settings(max_examples=6, deadline=None)
+@given(seed=seeds, kind=st.sampled_from((*KINDS, "hedged")), cut=st.integers(1, 119), bare=st.booleans())
+@settings(max_examples=12, deadline=None)
 def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
-    way: str, then: str, rule: str, seed: int, kind: str, cut: int, bare: bool, running: bool
+    width: str, rule: str, seed: int, kind: str, cut: int, bare: bool
 ) -> None:
-    """Whatever its records were before and are afterwards, and where cycles are counted from the blocks."""
-    made = case(seed, kind="single" if kind == "hedged" else kind, rule=rule, n=120)
+    """Also where cycles are counted from the blocks."""
+    made = case(seed, width=width, kind="single" if kind == "hedged" else kind, rule=rule, n=120)
     rows = made.rows.placed(made.rows.block) if bare else made.rows  # type: ignore[arg-type]
     basis, told = made.basis, {**made.settings, "classes": tuple(np.unique(np.asarray(rows.labels)).tolist())}
 
@@ -290,16 +274,14 @@ def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
             return train.hedged(part, made.blocks, **told, **more, ended=False)
         return train.chain(part, made.blocks, basis, **told, **more, ended=False)
 
-    with streams.way(way) as more:
-        whole = train.more(start(rows[:cut], **more), rows[cut:], engine=more.get("engine"))
-        run = start(rows[:cut], running=running, **more)
+    run = start(rows[:cut])
+    whole = train.more(run, rows[cut:])
     folded = run.folded()
     assert not folded.log.pages
     if run.log.pages:
         for name in ("mean", "last", "consensus"):
             assert np.allclose(getattr(run, name)().weights, getattr(folded, name)().weights, atol=1e-9)
-    with streams.way(then) as more:
-        on = train.more(folded.folded(), rows[cut:])
+    on = train.more(folded.folded(), rows[cut:])
     for name in ("mean", "last", "consensus", "consensus_last"):
         one, other = getattr(whole, name)().weights, getattr(on, name)().weights
         assert np.allclose(one, other, rtol=0, atol=1e-9), name
@@ -308,10 +290,10 @@ def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
     assert (kept.cycle == whole.log.table().cycle[-len(kept.cycle) :]).all()
 
 
-@pytest.mark.parametrize("way", ["table, lagging", "trace"])
-def test_what_was_dropped_is_refused_naming_the_budget(way: str) -> None:
-    made = case(1, n=200)
-    run = trained_in_parts(made, way, 1)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_what_was_dropped_is_refused_naming_the_budget(width: str) -> None:
+    made = case(1, width=width, n=200)
+    run = trained_in_parts(made, 1)
     held = len(np.unique(run.log.table().cycle))
     assert held < len(np.unique(made.problem.cycle))
     refused: list[Callable[[], object]] = [
@@ -325,16 +307,16 @@ def test_what_was_dropped_is_refused_naming_the_budget(way: str) -> None:
 
 
 def test_what_is_kept_stays_within_the_budget() -> None:
-    made = case(4, n=3000)
-    for way in ("table, lagging", "trace"):
-        budget = 20_000
-        run = trained_in_parts(made, way, budget)
-        assert sum(kept.nbytes() for kept in run.log.pages) <= budget
+    for width in WIDTHS:
+        made = case(4, n=3000, width=width)
+        budget = 40_000
+        run = trained_in_parts(made, budget)
+        assert sum(page.nbytes for page in run.log.pages) <= budget
         assert run.log.past is not None
 
 
 def test_bad_read_outs_are_refused() -> None:
-    run = trained(case(0), "trace")
+    run = trained(case(0))
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: run.tail(0), "at least one cycle"),
         (lambda: run.fading(0.0), "positive number of cycles"),

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 import scipy.stats
 
-from semicyclic import cli, measure
+from semicyclic import Numbered, cli, measure
 from semicyclic.data import standin
 from semicyclic.data.sparse import Cells
 from semicyclic.data.tweets import Tweets, read, read_file
@@ -124,7 +124,7 @@ def test_the_hour_as_a_feature_is_one_column_for_each_block(tweets: Tweets) -> N
 
     run = train.consensus(data.hour, step_size=STEPS.single)
     assert data.hour.width == data.test.width + 4
-    model = Pluralistic(np.repeat(run.consensus().weights[:1], 4, axis=0), 4, how.loss, CLASSES)
+    model = Pluralistic(np.repeat(run.consensus().weights[:1], 4, axis=0), Numbered(4), how.loss, CLASSES)
     expected = matrices([model], widened(data.test))[0].pluralistic
     assert scores["accuracy"]["hour_feature"][-1] == pytest.approx(expected, abs=1e-6)
 

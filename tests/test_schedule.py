@@ -16,6 +16,7 @@ import semicyclic as sc
 from semicyclic.method import schedule as module
 from semicyclic.method import zone as zones
 from semicyclic.method.edges import DAY, Edge
+from semicyclic.method.schedule import MANY, Numbered, as_schedule
 
 Schedule = sc.Schedule
 ZONES = [
@@ -358,3 +359,31 @@ def test_the_compiled_locate_is_right_at_the_very_instant_of_a_change(
     plain = schedule.locate(when).block.tolist()
     monkeypatch.setattr(module, "MANY", 1)
     assert schedule.locate(when).block.tolist() == plain == [2, 1, 3, 3]
+
+
+@pytest.mark.parametrize("period", [timedelta(hours=7), timedelta(minutes=49), timedelta(microseconds=3)])
+@pytest.mark.parametrize("blocks", [1, 3, 7])
+def test_exact_multiples_of_odd_periods_begin_a_cycle(period: timedelta, blocks: int) -> None:
+    """The compiled `locate` multiplies by the inverse of the period, which may round to the cycle before."""
+    ticks = period // timedelta(microseconds=1)
+    if ticks % blocks:
+        blocks = 1
+    schedule = Schedule.every(period, blocks)
+    turns = np.r_[np.arange(-40_000, 40_000), np.random.default_rng(0).integers(-(10**6), 10**7, 20_000)]
+    width = ticks // blocks
+    for offset in (0, -1, width, width - 1):
+        instants = turns * ticks + offset
+        assert len(instants) >= MANY  # so many are located by compiled code
+        cycle, block = schedule.place(instants)
+        assert np.array_equal(cycle, instants // ticks)
+        assert np.array_equal(block, instants % ticks // width)
+
+
+def test_numbered_blocks_are_a_schedule_without_times() -> None:
+    assert as_schedule(3) == Numbered(3)
+    assert as_schedule(Numbered(3)) is not as_schedule(3)
+    assert Numbered(2).labels == ("0", "1")
+    assert Numbered(2).to_json() == 2
+    for wrong in (0, -1, True, 2.0, "daily", None):
+        with pytest.raises(ValueError, match="give a Schedule, or the number of blocks"):
+            as_schedule(wrong)  # type: ignore[arg-type]

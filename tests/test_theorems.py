@@ -103,6 +103,53 @@ def test_adaptive_steps_in_a_box_keep_their_regret_bound(seed: int, n: int, D: f
     assert regrets.max() <= 2 * np.sqrt(2) * D * size * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("rule", ["paper", "tight"])
+@given(seed=single, n=st.integers(30, 300), B=st.sampled_from([0.3, 1.0, 4.0]))
+@settings(max_examples=25, deadline=None)
+def test_target_weights_leave_the_regret_of_separate_chains_as_it_was(
+    rule: str, seed: int, n: int, B: float
+) -> None:
+    """Every chain has one block: other shares in the objective must not change its steps."""
+    m = 3
+    X, y, block = adversarial(seed, n, 3, m)
+    step = {"paper": sc.step.paper(B), "tight": sc.step.tight(B)}[rule]
+    constant = {"paper": 3 / (2 * np.sqrt(2)), "tight": 1.0}[rule]
+    rows = sc.Rows(X, y, block=block, intercept=False, dtype=np.float64)
+    settings_: train.Settings = {
+        "loss": sc.loss.absolute,
+        "step_size": step,
+        "batch_size": 1,
+        "target": [0.98, 0.01, 0.01],
+    }
+    for run in (
+        train.separate(rows, m, **settings_),
+        train.hedged(rows, m, chains=[basis.separate], **settings_),
+    ):
+        lost, _ = run.loss_sums()
+        for i in range(m):
+            own = block == i
+            best = np.abs(comparators(X[own], y[own], B, seed) @ X[own].T - y[own]).sum(axis=1).min()
+            assert lost[i] - best <= constant * B * np.sqrt(own.sum()) * (1 + 1e-9)
+
+
+@given(seed=single, n=st.integers(30, 300), B=st.sampled_from([0.3, 1.0, 4.0]))
+@settings(max_examples=25, deadline=None)
+def test_the_weighted_regret_of_the_single_chain_keeps_its_bound(seed: int, n: int, B: float) -> None:
+    """sum_t c_t (f(w_t) - f(w)) <= B sqrt(sum_t c_t^2) = B sqrt(T chi) at eta = B / sqrt(T chi)."""
+    m = 3
+    X, y, block = adversarial(seed, n, 3, m)
+    target = np.random.default_rng(seed).dirichlet(np.ones(m))
+    rows = sc.Rows(X, y, block=block, intercept=False, dtype=np.float64)
+    run = train.pluralistic(
+        rows, m, loss=sc.loss.absolute, step_size=sc.step.tight(B), batch_size=1, target=target
+    )
+    c = (target / (np.bincount(block, minlength=m) / n))[block]
+    lost, count = run.loss_sums()
+    weighted = (target * lost / count).sum() * n
+    losses = np.abs(comparators(X, y, B, seed) @ X.T - y)
+    assert weighted - (losses * c).sum(axis=1).min() <= B * np.sqrt((c**2).sum()) * (1 + 1e-9)
+
+
 # ------------------------------------------------------------------- Theorem 3 as a rate
 
 

@@ -271,7 +271,7 @@ def test_checkpoints_that_are_damaged_foreign_or_older_are_refused(tmp_path: Pat
         write_checkpoint(state, arrays, {name: value for name, value in about.items() if name != missing})
         with pytest.raises(sc.Unreadable):
             run(out, [path], resume=True)
-    for name in ("state.vectors", "pages.records", "running.mean"):
+    for name in ("state.vectors", "pages", "records.changes", "start"):
         write_checkpoint(state, {key: value for key, value in arrays.items() if key != name}, about)
         with pytest.raises(sc.Unreadable):
             read_run(out)

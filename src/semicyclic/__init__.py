@@ -22,7 +22,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.pack import Packed, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import Schedule, visits
+from semicyclic.method.schedule import Numbered, Schedule, visits
 from semicyclic.method.train import Diverged
 from semicyclic.store.modelfile import Unreadable, load, save
 from semicyclic.version import __version__ as __version__
@@ -39,6 +39,7 @@ __all__ = [
     "Diverged",
     "Matrix",
     "Mean",
+    "Numbered",
     "Packed",
     "Pluralistic",
     "Prod",

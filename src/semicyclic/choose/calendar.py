@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from semicyclic.method import edges
 from semicyclic.method.edges import DAY
-from semicyclic.method.schedule import MONDAY, Schedule
+from semicyclic.method.schedule import MONDAY, AnySchedule, Numbered, Schedule, as_schedule
 
 Array = npt.NDArray[Any]
 
@@ -36,8 +36,8 @@ class Calendar:
     middle: [slots] the middle of each slot as a fraction of its cycle. labels: what slots are called.
     """
 
-    schedule: Schedule | int
-    model: Schedule | int
+    schedule: AnySchedule
+    model: AnySchedule
     fine: Array
     block: Array
     slot: Array
@@ -54,7 +54,7 @@ class Calendar:
     @property
     def blocks(self) -> int:
         """m, the blocks of the schedule itself."""
-        return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
+        return self.schedule.blocks
 
     @property
     def slots(self) -> int:
@@ -69,14 +69,15 @@ class Calendar:
     def once_a_day(self) -> bool:
         """Whether a slot, once left, is not come back to on the same day, even when clocks are put back."""
         held = self.schedule
-        if isinstance(held, int) or held.period % DAY or 0 not in held.starts:
+        if isinstance(held, Numbered) or held.period % DAY or 0 not in held.starts:
             return False
         width, rest = divmod(held.period, held.blocks)
         return rest == 0 and width % HOUR == 0 and set(held.starts) == set(range(0, held.period, width))
 
 
-def calendar_of(schedule: Schedule | int, *, weekly: bool = True) -> Calendar:
+def calendar_of(schedule: AnySchedule | int, *, weekly: bool = True) -> Calendar:
     """The finest blocks that a schedule's rhythm may need. weekly: a week may hide behind days."""
+    schedule = as_schedule(schedule)
     if isinstance(schedule, Schedule) and weekly and schedule.blocks <= MOST_SLOTS:
         if schedule.period == DAY and schedule.origin % DAY == 0:
             return _of_days(schedule)
@@ -85,14 +86,13 @@ def calendar_of(schedule: Schedule | int, *, weekly: bool = True) -> Calendar:
     return _plain(schedule)
 
 
-def _plain(schedule: Schedule | int) -> Calendar:
+def _plain(schedule: AnySchedule) -> Calendar:
     """The blocks themselves, and nothing behind them; very many are told apart in groups of neighbours."""
-    if isinstance(schedule, int):
-        count = schedule
-        middle, labels = (np.arange(count) + 0.5) / count, tuple(str(number) for number in range(count))
-        order = np.arange(count)
+    count, labels = schedule.blocks, schedule.labels
+    if isinstance(schedule, Numbered):
+        middle, order = (np.arange(count) + 0.5) / count, np.arange(count)
     else:
-        count, middle, labels = schedule.blocks, _middles(schedule), schedule.labels
+        middle = _middles(schedule)
         order = np.argsort(np.argsort(schedule.starts))
     own = np.arange(count)
     if count <= MOST_SLOTS:

@@ -25,7 +25,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.pack import Order, Packed, encode, nothing, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import Schedule
+from semicyclic.method.schedule import Numbered, Schedule
 from semicyclic.method.step import RATE, adagrad
 
 Array = npt.NDArray[Any]
@@ -240,8 +240,8 @@ def calendar_losses(flights: Flights, names: Collection[str], *, tell: Tell) -> 
 def _begin(width: int, chains: tuple[Any, ...]) -> Run:
     empty = nothing(width, BLOCKS, loss=logistic, batch_size=BATCH_SIZE, classes=CLASSES)
     if len(chains) == 1:
-        return train.chain(empty, None, chains[0], step_size=STEP, running=True)
-    return train.hedged(empty, chains=chains, step_size=STEP, running=True)
+        return train.chain(empty, None, chains[0], step_size=STEP)
+    return train.hedged(empty, chains=chains, step_size=STEP)
 
 
 def _answer(name: str, run: Run, rows: Rows) -> Array:
@@ -250,8 +250,7 @@ def _answer(name: str, run: Run, rows: Rows) -> Array:
     if name == "consensus":
         weights = run.consensus().weights
     elif name == "pluralistic":
-        assert run.log.running is not None
-        weights = np.swapaxes(run.log.running.mean, 1, 2)
+        weights = run.mean().weights
     else:
         weights = np.stack([iterate(run, i).T for i in range(BLOCKS)])
     return _score(weights, rows)
@@ -259,7 +258,7 @@ def _answer(name: str, run: Run, rows: Rows) -> Array:
 
 def _score(weights: Array, rows: Rows) -> Array:
     """The scores of rows, each by the weights of its block."""
-    return Pluralistic(weights, BLOCKS, logistic).score(rows).astype(np.float64)
+    return Pluralistic(weights, Numbered(BLOCKS), logistic).score(rows).astype(np.float64)
 
 
 def calendar_results(flights: Flights, losses: dict[str, Array]) -> dict[str, Any]:

@@ -1,17 +1,30 @@
-"""Averages of iterates: the paper's cure in one file.
+"""Averages of iterates: the paper's method in one file.
 
-Theorem 3: run one chain through the cyclic data, and for each block i average only the
-iterates w_t of the steps t in that block, each as it was BEFORE its update:
+The aim is a model w^i for each block i that minimises F~(w^1..w^m) = (1/m) sum_i F_i(w^i) (eq. 8), as well
+as one model on i.i.d. data would: F~ <= F(w*) + O(sqrt(B^2/T)) (eq. 13). Theorem 3: run one chain through
+the cyclic data, and for each block average only the iterates w_t of its own steps S_i = {t(k, i, j)}, K n of
+them, each as it was BEFORE its update:
 
-    w~^i = (1 / |S_i|) sum_{t in S_i} w_t                                      (eq. 14)
+    w~^i = (1 / |S_i|) sum_{t in S_i} w_t                                                             (eq. 14)
+    E F~(w~^1..w~^m) <= F(w*) + sqrt(2 B^2 / T)                                                  (eq. 15, 20)
 
-A chain leaves one record per visit: the mean of its iterates, and the iterate after it. Every
-read-out of SPEC C is then a choice of weights over records, made after the run:
+Why: the regret bound of `step` holds for any sequence (eq. 16), so also summed block by block (eq. 17). w_t
+has not seen z_t, so f(w_t, z_t) is F_i(w_t) in expectation (eq. 18); and by Jensen's inequality F_i of the
+mean is at most the mean of F_i (eq. 19). Both steps need nothing but draws of D_i within S_i, whatever m
+is.
 
-    block_means    each record in proportion to its steps                      (C3, C5)
-    block_lasts    the iterate after the block's latest visit                  (C4)
-    tails          only the block's last R cycles                              (C6)
-    fading         a cycle's weight halves every so many cycles                (C7)
+A run does not keep every w_t. It keeps one record per visit (the n steps of block i in cycle k): the mean
+of its iterates, as a `Mean` with its weight, n, and the iterate after it. Means over disjoint steps
+`merge`, so every read-out is a choice of weights over records, made after the run; `log` adds them up:
+
+    block_means    each record by its number of steps: eq. 14, of one chain, of separate ones, or (eq. 21) of
+                   hedged ones, where a step counts for expert e by its probability p^e
+    block_lasts    the iterate after the block's latest visit, as in the paper's experiment
+    tails          the mean over the block's last few cycles
+    fading         the mean with weights that halve every few cycles
+
+The average over all steps, (1 / T) sum_t w_t (eq. 3), is `block_means` of one model to which all blocks
+belong.
 """
 
 from typing import Any, NamedTuple
@@ -37,67 +50,65 @@ def merge(a: Mean, b: Mean) -> Mean:
 
 
 class Table(NamedTuple):
-    """What is known of each record of a run, in order: its visit's place, and its weight.
+    """The records of a run, in order: cycle, slot, weight and expert of each.
 
-    Where chains are hedged, `block` is the slot, a block as one of the chains sees it; `expert`
-    is that chain, and `force` its probability after the record. A negative weight marks a
-    record that is not to be used.
+    A slot is a block; or, with several hedged experts, a block as seen by one of them: slot e * m + i is that
+    of block i and expert e. The weight of a record is its number of steps, or, for hedged experts, the sum of
+    p^e over them; a negative one marks a record that is not used. force: the expert's probability after it.
     """
 
     cycle: Array
-    block: Array
+    slot: Array
     weight: Array
     force: Array
     expert: Array
 
 
 class Member(NamedTuple):
-    """Which share of each block's steps belongs to which model, as a list sorted by block."""
+    """The share of each slot's steps that belongs to each model, as a list sorted by slot."""
 
-    block: Array
+    slot: Array
     model: Array
     share: Array
     models: int
 
-    def totals(self, by_block: Array) -> Array:
-        """[models] what each model has of something that is known by block."""
-        return np.bincount(self.model, self.share * by_block[self.block], self.models)
-
-    @property
-    def is_own(self) -> bool:
-        """Whether every block has a model of its own, in the same order."""
-        return self.is_hard and np.array_equal(self.model, np.arange(self.models))
+    def totals(self, by_slot: Array) -> Array:
+        """[models] what each model has of something that is known by slot."""
+        return np.bincount(self.model, self.share * by_slot[self.slot], self.models)
 
     @property
     def is_hard(self) -> bool:
-        """Whether every block belongs to one model."""
+        """Whether every slot belongs to one model."""
         return bool((self.share == 1.0).all())
 
 
-def own_models(blocks: int) -> Member:
-    """A model for every block."""
-    return Member(np.arange(blocks), np.arange(blocks), np.ones(blocks), blocks)
+def own_models(slots: int) -> Member:
+    """A model for every slot."""
+    return Member(np.arange(slots), np.arange(slots), np.ones(slots), slots)
 
 
 def hedged_models(blocks: int, experts: int) -> Member:
-    """A model for every block, of the records all experts have of it: own_models if there is one."""
+    """A model for every block, made of the records of all experts."""
     slots = np.arange(blocks * experts)
     return Member(slots, slots % blocks, np.ones(len(slots)), blocks)
 
 
-def one_model(blocks: int) -> Member:
-    """One model for all blocks."""
-    return Member(np.arange(blocks), np.zeros(blocks, np.int64), np.ones(blocks), 1)
+def one_model(slots: int) -> Member:
+    """One model for all slots."""
+    return Member(np.arange(slots), np.zeros(slots, np.int64), np.ones(slots), 1)
 
 
 def shared(membership: Array) -> Member:
-    """Shares as a table [blocks, models] has them."""
-    block, model = np.nonzero(membership)
-    return Member(block, model, membership[block, model], membership.shape[1])
+    """Soft membership: shares as a table [slots, models]."""
+    slot, model = np.nonzero(membership)
+    return Member(slot, model, membership[slot, model], membership.shape[1])
 
 
 class Picks(NamedTuple):
-    """A read-out as weights: `model` takes `mean` of a record's mean and `last` of its end."""
+    """A read-out as weights: `model` takes `mean` times the mean of `record`, and `last` times its end.
+
+    In the order of records.
+    """
 
     model: Array
     record: Array
@@ -106,7 +117,7 @@ class Picks(NamedTuple):
 
 
 def block_means(table: Table, member: Member) -> Picks:
-    """w~^i, the mean over S_i; with soft membership sum_t R_ti w_t / sum_t R_ti (SPEC G3)."""
+    """w~^i, the mean over S_i; if a share r_ti of step t belongs to model i, sum_t r_ti w_t / sum_t r_ti."""
     model, record, share = _held(table, member)
     return _normalised(model, record, share)
 
@@ -128,31 +139,23 @@ def fading(table: Table, member: Member, half_life: float) -> Picks:
 
 
 def block_lasts(table: Table, member: Member) -> Picks:
-    """The iterate after each model's latest visit (what the paper's experiment uses).
-
-    Of hedged chains, each one's iterate in proportion to its probability by then.
-    """
+    """The iterate after each model's latest visit; of hedged experts, their mixture by probability."""
     model, record, _ = _held(table, member, weightless=True)
-    order = np.lexsort((record, table.expert[record], model))
-    model, record = model[order], record[order]
     key = model * (table.expert.max(initial=0) + 1) + table.expert[record]
-    final = np.r_[key[1:] != key[:-1], np.ones(min(len(key), 1), bool)]
+    # The last of each key is the first backwards.
+    _, backwards = np.unique(key[::-1], return_index=True)
+    final = np.sort(len(key) - 1 - backwards)
     force = table.force[record[final]]
     return Picks(model[final], record[final], 0 * force, force)
 
 
 def _held(table: Table, member: Member, *, weightless: bool = False) -> tuple[Array, Array, Array]:
-    """Every (model, record) in which the model has a share, and that share of its weight.
-
-    Sorted by model, then in the order of the records.
-    """
-    first = np.searchsorted(member.block, np.arange(table.block.max(initial=-1) + 2))
-    count = np.diff(first)[table.block]
-    record = np.repeat(np.arange(len(table.block)), count)
+    """Every (model, record) in which the model has a share, and that share of its weight; in order."""
+    first = np.searchsorted(member.slot, np.arange(table.slot.max(initial=-1) + 2))
+    count = np.diff(first)[table.slot]
+    record = np.repeat(np.arange(len(table.slot)), count)
     place = np.arange(len(record)) - np.repeat(np.cumsum(count) - count, count)
-    entry = first[table.block[record]] + place
-    order = np.argsort(member.model[entry], kind="stable")
-    record, entry = record[order], entry[order]
+    entry = first[table.slot[record]] + place
     model = member.model[entry]
     share = member.share[entry] * table.weight[record]
     used = share >= 0 if weightless else share > 0
@@ -160,7 +163,7 @@ def _held(table: Table, member: Member, *, weightless: bool = False) -> tuple[Ar
 
 
 def _cycles_ago(model: Array, cycle: Array) -> Array:
-    """How many later cycles each model was visited in."""
+    """In how many later cycles each model was visited."""
     pairs, index = np.unique(np.stack([model, cycle]), axis=1, return_inverse=True)
     end = np.searchsorted(pairs[0], pairs[0], side="right")
     return np.asarray((end - 1 - np.arange(len(end)))[index])

@@ -1,13 +1,19 @@
-"""Which weights are in force in which block: one chain, many, or a shared one and residuals.
+"""Bases: which vectors make up the model of each block.
 
-In block i the score is <z, x> with z = sum_j c_j w_j over the vectors in force there, and a
-step moves every one of them by c_j times the same gradient. So all of these are one
-method, plain SGD, in spaces of different size (SPEC B5, K1):
+In block i the model is w = sum_j c_ij v_j over the active vectors of the block, and a step moves every one of
+them by c_ij times the same gradient. So all of these are one method, SGD, in spaces of different size:
 
-    single      z = w
-    separate    z = w^i
-    residual    z = w + v^i, where v^i moves a quarter as far: v = u / 2 and u takes full steps
-    fourier     z = w_0 + sum_h cos(2 pi h t) a_h + sin(2 pi h t) b_h at the middle of block i
+    single      w = v                 one chain through all blocks                              (eq. 2)
+    separate    w = v_i               m chains; chain i moves only in block i, from where it    (eq. 9)
+                                      stopped in the previous cycle
+    residual    w = v + u_i / 2       a shared vector and a difference u_i / 2 for each block, which moves a
+                                      quarter as far: the additive structure mentioned in Section 4
+    fourier     w = v_0 + sum_h cos(2 pi h s) a_h + sin(2 pi h s) b_h, s the middle of block i in the cycle
+
+Separate chains have T/m steps each, but of independent draws of their own D_i. So each is within O(sqrt(B^2
+m/T)) of its own best F_i(w*^i) (eq. 10). Averaged over blocks, they are as near to the mean of these bests
+(eq. 11), and so to F(w*), which is no smaller (eq. 12). That is m times slower than one chain on i.i.d.
+data, in return for the F_i(w*^i), which may lie far below F_i(w*) if blocks differ.
 """
 
 from collections.abc import Sequence
@@ -19,18 +25,17 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-# A residual moves a quarter as far as the shared vector (SPEC K1): c = 1/2, c^2 = 1/4.
+# A residual moves a quarter as far as the shared vector: c = 1/2, c^2 = 1/4.
 SHARE = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Basis:
-    """For each of m blocks: the vectors in force, their coefficients, and whose chain it is.
+    """For each of m blocks: its active vectors, their coefficients, and the chain that it moves.
 
-    active: [m, A] the vectors in force, -1 where a block has fewer than A.
+    active: [m, A] the active vectors, -1 if a block has fewer than A.
     coefficient: [m, A], 0 where active is -1.
-    chain: [m] the chain a block moves. Chains share no vectors; each has its own step
-        count, step size and ball to be projected onto.
+    chain: [m]. Chains share no vectors; each has its own step count, step size and ball to be projected onto.
     """
 
     active: Array
@@ -51,8 +56,13 @@ class Basis:
 
     @property
     def is_single(self) -> bool:
-        """One vector, in force everywhere: the paper's single chain."""
+        """Whether there is one vector, active everywhere: the paper's single chain."""
         return self.vectors == 1 and bool((self.coefficient == 1.0).all())
+
+    def terms(self, block: int) -> list[tuple[int, float]]:
+        """The active vectors of a block and their coefficients, as pairs (j, c_j)."""
+        pairs = zip(self.active[block].tolist(), self.coefficient[block].tolist(), strict=True)
+        return [(vector, coefficient) for vector, coefficient in pairs if vector >= 0]
 
     def owner(self) -> Array:
         """[vectors] the chain each vector belongs to."""
@@ -68,7 +78,7 @@ def single(blocks: int) -> Basis:
 
 
 def separate(blocks: int) -> Basis:
-    """A chain of its own for each block (Section 4)."""
+    """A chain for each block (eq. 9 of the paper)."""
     return _basis(np.arange(blocks)[:, None], np.ones((blocks, 1)), np.arange(blocks))
 
 
@@ -97,21 +107,21 @@ def residual(blocks: int, *groupings: Sequence[int] | Array) -> Basis:
 
 
 def fourier(blocks: int, harmonics: int, middles: npt.ArrayLike | None = None) -> Basis:
-    """Weights that vary smoothly over the cycle: 1, cos(2 pi h t), sin(2 pi h t), h = 1..H.
+    """Weights that vary smoothly over the cycle: 1, cos(2 pi h s), sin(2 pi h s), h = 1..H.
 
-    t is the middle of each block as a fraction of the cycle; equal blocks unless given.
+    s is the middle of each block as a fraction of the cycle; equal blocks unless given.
     """
     if harmonics < 1:
         raise ValueError(f"harmonics={harmonics!r}: at least one is needed")
-    t = (np.arange(blocks) + 0.5) / blocks if middles is None else np.asarray(middles, float)
+    s = (np.arange(blocks) + 0.5) / blocks if middles is None else np.asarray(middles, float)
     waves = [np.ones(blocks)]
     for h in range(1, harmonics + 1):
-        waves += [np.cos(2 * np.pi * h * t), np.sin(2 * np.pi * h * t)]
+        waves += [np.cos(2 * np.pi * h * s), np.sin(2 * np.pi * h * s)]
     return of(np.stack(waves, axis=1))
 
 
 def of(coefficients: Array) -> Basis:
-    """Any basis: score in block i = sum_j coefficients[i, j] <w_j, x>, one chain."""
+    """Any basis: w = sum_j coefficients[i, j] v_j in block i, one chain."""
     table = np.asarray(coefficients, dtype=np.float64)
     if table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError("a basis is a finite table [blocks, vectors] of coefficients")

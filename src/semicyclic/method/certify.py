@@ -103,12 +103,9 @@ def certificate(
         raise ValueError(f"delta={delta!r}: the probability of failing lies between 0 and 1")
     if not isinstance(candidates, int | np.integer) or candidates < 1:
         raise ValueError(f"candidates={candidates!r}: must be a whole number, at least 1")
-    tally = run.log.tally()
     if run.is_view or run.member.models != run.blocks:
         raise ValueError("only a run with a model for each of its own blocks has a certificate")
-    experts = run.log.experts
-    steps, total, most, spread = (column.reshape(experts, -1) for column in tally)
-    count = steps.sum(axis=0)
+    count, sums, most, spreads = run.log.tally()
     if run.weighted:
         raise ValueError("rows with weights have no certificate: the guarantee is for steps that count alike")
     if most.max() > span:
@@ -120,7 +117,6 @@ def certificate(
         raise ValueError("nothing was learnt: there are no losses to certify")
     odds = delta / candidates
     margin = _stitched if any_time else _hoeffding
-    sums, spreads = total.sum(axis=0), spread.sum(axis=0)
     whole = float(sums.sum() / count.sum())
     seen = count > 0
     block_mean, block_bound = np.full(run.blocks, np.nan), np.full(run.blocks, np.nan)

@@ -1,212 +1,185 @@
-"""The chain in plain NumPy, to be read beside the paper. `kernels` is the same, compiled.
+"""Semi-cyclic SGD by its definition: every step written out, every iterate kept.
 
-    w_1 = 0,   w_{t+1} = w_t - eta g_t,   g_t a gradient of f(., z_t) at w_t             (eq. 2)
+    F(w) = (1/m) sum_i F_i(w),    F_i(w) = E f(w, z) over z ~ D_i                                      (eq. 1)
+    w_1 = 0,    w_{t+1} = w_t - eta_t g_t,    g_t a subgradient of f(., z_t) at w_t                    (eq. 2)
+    z_t ~ D_i  for t = t(k, i, j) = (k-1) n m + (i-1) n + j, T = K m n                                 (eq. 4)
+               in cycle k = 1..K, block i = 1..m, step j = 1..n of the block
 
-A step sees a minibatch, and f(w, z_t) is its mean loss. What is in force in block i is
-w = scale * sum_j c_j v_j over the vectors of the basis: just v for the single chain. The scale
-is 1, except in dual averaging, where v is the sum of gradients and the scale their step size.
+On i.i.d. data the mean of all w_t is within O(sqrt(B^2/T)) of the best F(w*) with ||w*|| <= B (eq. 3); on
+block-cyclic data it is not, but the models of all blocks together are, if each averages its own iterates
+(`average`). Here rows come with their cycle and block,
+and blocks may have any length and order. z_t is a minibatch, and f(w, z_t) the mean loss of its rows.
+
+In block i the model is w = sum_j c_ij v_j over the vectors of a basis: v itself for the single chain, v_i
+for separate chains (`basis`). A step moves every vector by its own part of the gradient, c_ij g_t. With a
+projection, w_{t+1} = Pi_B(w_t - eta_t g_t), Pi_B(w) = w / max(||w|| / B, 1).
+
+This file is to be read next to the paper, and it is what tests compare the compiled loops with. It is slow.
 """
 
+from collections.abc import Callable, Sequence
+from math import inf, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method.bets import Bets
-from semicyclic.method.hedge import in_play, learn_losses
-from semicyclic.method.loss import by_code
-from semicyclic.method.record import NUMBERS, Layout, Page, Plan, State
-from semicyclic.method.step import ADAGRAD, DUAL
+from semicyclic.method.basis import Basis
+from semicyclic.method.hedge import Bets, in_play, learn_losses
+from semicyclic.method.loss import Loss
+from semicyclic.method.step import ADAGRAD, DUAL, SGD, Step
 
 Array = npt.NDArray[Any]
 
-# This engine writes tables only.
-TRACES = False
+
+class Examples(NamedTuple):
+    """Rows in order of arrival: features [n, d+1], the constant column last; target, weight, cycle, block."""
+
+    X: Array
+    target: Array
+    weight: Array
+    cycle: Array
+    block: Array
 
 
-class Taken(NamedTuple):
-    """What one step saw: the weights before it, and its weight, rows and loss."""
+class Iterate(NamedTuple):
+    """One step t: the model [C, d+1] in force before and after it, and what it saw.
 
+    weight: the mean weight of the minibatch's rows, 1 unless rows have weights.
+    losses: f(w_t, z) of every row z of the minibatch, times the row's weight.
+    gradient: [C, d+1] g_t, the mean over the rows, with their weights and the block's emphasis.
+    """
+
+    cycle: int
+    block: int
     before: Array
+    after: Array
     weight: float
-    rows: float
-    loss: float
-    step_loss: float
+    losses: Array
+    gradient: Array
 
 
-def advance(
-    layout: Layout,
-    plan: Plan,
-    state: State,
-    page: Page,
-    span: tuple[int, int],
-    running: None = None,  # noqa: ARG001  (goes with traces)
-) -> tuple[int, int]:
-    """Run the steps span[0]..span[1]-1, changing `state` and writing one record a visit.
+def minibatches(cycle: Array, block: Array, batch_size: int) -> list[list[int]]:
+    """The row numbers of each step: visits, runs of rows with equal (cycle, block), cut into minibatches."""
+    batches: list[list[int]] = []
+    for row in range(len(cycle)):
+        same = row > 0 and (cycle[row], block[row]) == (cycle[row - 1], block[row - 1])
+        if same and len(batches[-1]) < batch_size:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
 
-    Returns the step reached and the records written.
+
+def run_chain(
+    examples: Examples,
+    *,
+    basis: Basis,
+    loss: Loss,
+    step: Step,
+    batch_size: int = 1,
+    radius: float = inf,
+    emphasis: Sequence[float] | None = None,
+    start: Array | None = None,
+) -> list[Iterate]:
+    """Every step of the chain, or of all chains of the basis.
+
+    radius: B; after every step of SGD, project onto the ball of norm B, that of all vectors of the chain
+        together (for one vector it is that of w). Dual averaging projects what it reads out instead, and
+        AdaGrad its box.
+    emphasis: [m] by which gradients in block i are multiplied, for other weights of the blocks in the
+        objective than their shares of the steps.
+    start: [vectors, C, d+1] the first vectors, 0 unless given.
     """
-    step, record = span[0], 0
-    visit = int(np.searchsorted(layout.visits, step, side="right")) - 1
-    while step < span[1] and record < len(page.weight):
-        end = min(int(layout.visits[visit + 1]), span[1])
-        block = int(layout.block[visit])
-        total = open_record(page, record, visit, state)
-        for t in range(step, end):
-            taken = take_step(layout, plan, state, block, t)
-            add_step(page, record, total, taken)
-            note_loss(state, page, record, block, taken.step_loss)
-        close_record(page, record, total, in_force(plan, state, block))
-        step, record = end, record + 1
-        visit += step == layout.visits[visit + 1]
-    return step, record
+    batches = minibatches(examples.cycle, examples.block, batch_size)
+    emphasised = np.ones(basis.blocks) if emphasis is None else np.asarray(emphasis)
+    V = np.zeros((basis.vectors, loss.outputs, examples.X.shape[1])) if start is None else np.array(start)
+    squares, owner, t = np.zeros_like(V), basis.owner(), np.zeros(basis.chains)
+    # A chain's step size depends on T, the number of steps in its own blocks. Gradients that are multiplied
+    # by c have c^2 times the squared norm, so with emphasis T becomes the sum of c^2 over the steps.
+    blocks = [examples.block[rows[0]] for rows in batches]
+    steps = np.bincount(basis.chain[blocks], emphasised[blocks] ** 2, basis.chains)
+    eta = [step.eta(total) for total in steps]
+
+    def shrink(chain: int, scale: float) -> float:
+        """The factor of the projection of a chain's vectors times `scale`: w / max(||w|| / B, 1)."""
+        return 1.0 / max(scale * float(np.linalg.norm(V[owner == chain])) / radius, 1.0)
+
+    def model(i: int) -> Array:
+        """The model in force in block i."""
+        w = sum(factor * V[j] for j, factor in basis.terms(i))
+        if step.rule == DUAL:
+            # Dual averaging: V is minus the sum of gradients, and w_{t+1} = B / (G sqrt(2 (t+1))) V.
+            scale = eta[basis.chain[i]] / sqrt(t[basis.chain[i]] + 1)
+            w = w * scale * shrink(basis.chain[i], scale)
+        return np.asarray(w)
+
+    iterates = []
+    for rows in batches:
+        i = int(examples.block[rows[0]])
+        chain = basis.chain[i]
+        w = model(i)
+        x, y, weight = examples.X[rows], examples.target[rows], examples.weight[rows]
+        score = x @ w.T if loss.outputs > 1 else x @ w[0]
+        slope = loss.slope(score, y).reshape(len(rows), -1)
+        g = emphasised[i] * (weight[:, None] * slope).T @ x / len(rows)
+        for j, factor in basis.terms(i):
+            if step.rule == SGD:
+                V[j] -= eta[chain] * factor * g
+            elif step.rule == DUAL:
+                V[j] -= factor * g
+            elif step.rule == ADAGRAD:
+                squares[j] += (factor * g) ** 2
+                moves = squares[j] > 0
+                V[j][moves] -= eta[chain] * factor * g[moves] / np.sqrt(squares[j][moves])
+                V[j] = V[j].clip(-step.box, step.box)
+        if step.rule == SGD:
+            V[owner == chain] *= shrink(chain, 1.0)
+        t[chain] += 1
+        where = int(examples.cycle[rows[0]]), i
+        losses = weight * loss.value(score, y)
+        iterates.append(Iterate(*where, w, model(i), float(weight.mean()), losses, g))
+    return iterates
 
 
-def advance_hedged(
-    layout: Layout,
-    plan: Plan,
-    state: State,
-    page: Page,
-    span: tuple[int, int],
-    bets: Bets,
-    toss: Array,
-) -> tuple[int, int]:
-    """`advance` for several chains at once, with a hedge between them (Theorem 4).
+def hedge_chains(chains: Sequence[list[Iterate]], bets: Bets, toss: Array | None = None) -> list[Iterate]:
+    """What is in force at each step of several experts with a hedge between them (Theorem 4).
 
-    The page has room for the experts one after another, R records each.
+    chains: one list for each expert, as `run_chain` gives it. Those of the paper are the single chain and, as
+        one expert, all separate ones: its iterate in block i is that of chain i. They run as if there were no
+        hedge.
+
+    Before each step the probabilities p of its block are known: u_t = sum_e p^e w^e_t is in force, or the one
+    expert that the coin toss[t] picks. Then every expert's loss is seen. The loss of a step is the expected
+    loss, sum_e p^e f(w^e_t, z_t), which is what Lemma 1 bounds. After the step the mixture by the new
+    probabilities is in force until a coin is tossed again. A mixture has no gradient of its own.
     """
-    blocks, experts = bets.share.shape
-    room = len(page.weight) // experts
-    step, record = span[0], 0
-    visit = int(np.searchsorted(layout.visits, step, side="right")) - 1
-    while step < span[1] and record < room:
-        end = min(int(layout.visits[visit + 1]), span[1])
-        block = int(layout.block[visit])
-        own = [e * room + record for e in range(experts)]
-        total = [open_record(page, each, visit, state) for each in own]
-        for t in range(step, end):
-            held = in_play(bets, block, float(toss[t]) if len(toss) else None)
-            taken = [take_step(layout, plan, state, e * blocks + block, t) for e in range(experts)]
-            for e in range(experts):
-                add_step(page, own[e], total[e], taken[e], held[e])
-            losses = np.array([each.step_loss for each in taken])
-            note_loss(state, page, record, block, float(held @ losses))
-            learn_losses(bets, block, losses)
-        for e in range(experts):
-            after = in_force(plan, state, e * blocks + block)
-            close_record(page, own[e], total[e], after, bets.share[block, e])
-        step, record = end, record + 1
-        visit += step == layout.visits[visit + 1]
-    return step, record
-
-
-def take_step(layout: Layout, plan: Plan, state: State, block: int, t: int) -> Taken:
-    """One step of the chain: see a minibatch, then move.
-
-    What is averaged is the iterate as it was before its update: w_t must not have seen z_t,
-    or Theorem 3 does not hold.
-    """
-    loss = by_code(plan.loss, level=plan.level, outputs=state.vectors.shape[2])
-    rows = slice(int(layout.steps[t]), int(layout.steps[t + 1]))
-    x, target = _features(layout, rows, state.vectors.shape[1], plan.intercept), layout.targets[rows]
-    share = layout.weights[rows] if len(layout.weights) else np.ones_like(target)
-    w = in_force(plan, state, block)
-    score = x @ w if w.shape[1] > 1 else x @ w[:, 0]
-    losses = share * loss.value(score, target)
-    slopes = share[:, None] * loss.slope(score, target).reshape(len(target), -1)
-    gradient = plan.emphasis[block] * (x.T @ slopes) / len(target)
-    _step(plan, state, block, gradient.astype(w.dtype))
-    _project(plan, state, int(plan.chain[block]))
-    return Taken(w, float(share.mean()), float(share.sum()), float(losses.sum()), float(losses.mean()))
-
-
-def open_record(page: Page, record: int, visit: int, state: State) -> Array:
-    """Begin a record; the sum of its iterates, to be added to."""
-    for numbers in page[: 1 + NUMBERS]:
-        numbers[record] = 0
-    page.visit[record] = visit
-    page.scale[record] = page.fold[record] = 1.0
-    return np.zeros(state.vectors.shape[1:])
-
-
-def add_step(page: Page, record: int, total: Array, taken: Taken, share: float = 1.0) -> None:
-    """Count a step, or a hedge's `share` of it."""
-    total += share * taken.weight * taken.before
-    page.weight[record] += share * taken.weight
-    page.loss[record] += share * taken.loss
-    page.rows[record] += share * taken.rows
-
-
-def note_loss(state: State, page: Page, record: int, block: int, loss: float) -> None:
-    """What a certificate needs to know of a step's loss."""
-    steps, total = state.heard[block]
-    page.spread[record] += (loss - total / max(steps, 1)) ** 2
-    state.heard[block] += 1, loss
-    page.steps[record] += 1
-    page.step_loss[record] += loss
-    page.most[record] = max(page.most[record], loss)
-
-
-def close_record(page: Page, record: int, total: Array, after: Array, force: float = 1.0) -> None:
-    """End a record: the mean of its iterates, and the iterate after it."""
-    weight = page.weight[record]
-    page.mass[record], page.force[record] = weight, force
-    page.mean[record] = total / weight if weight > 0 else after
-    page.after[record] = after
-
-
-def in_force(plan: Plan, state: State, block: int) -> Array:
-    """w = scale * sum_j c_j v_j, the weights [d+1, C] in force in a block."""
-    held = plan.active[block] >= 0
-    vectors = state.vectors[plan.active[block][held]]
-    factor = plan.coefficient[block][held] * state.scale[plan.chain[block]]
-    return np.asarray(np.tensordot(factor.astype(vectors.dtype), vectors, axes=1))
-
-
-def _step(plan: Plan, state: State, block: int, gradient: Array) -> None:
-    """Move every vector in force along its own part c_j g of the gradient."""
-    chain = plan.chain[block]
-    eta = gradient.dtype.type(plan.eta[chain])
-    for vector, factor in zip(plan.active[block], plan.coefficient[block], strict=True):
-        if vector < 0:
-            continue
-        own = gradient * gradient.dtype.type(factor)
-        if plan.rule[chain] == ADAGRAD:
-            state.squares[vector] += own**2
-            # A square may underflow to nothing, and then nothing moves.
-            reach = np.sqrt(state.squares[vector])
-            turn = np.divide(own, reach, out=np.zeros_like(own), where=reach > 0)
-            state.vectors[vector] = np.clip(
-                state.vectors[vector] - eta * turn, -plan.box[chain], plan.box[chain]
+    done = []
+    for t, steps in enumerate(zip(*chains, strict=True)):
+        i, p, after = steps[0].block, np.zeros(len(steps)), np.zeros(len(steps))
+        in_play(bets, i, -1.0 if toss is None else toss[t], p)
+        learn_losses(bets, i, np.array([step.losses.mean() for step in steps]))
+        in_play(bets, i, -1.0, after)
+        done.append(
+            steps[0]._replace(
+                before=_mixture(p, [step.before for step in steps]),
+                after=_mixture(after, [step.after for step in steps]),
+                losses=_mixture(p, [step.losses for step in steps]),
+                gradient=np.full_like(steps[0].gradient, np.nan),
             )
-        elif plan.rule[chain] == DUAL:
-            state.vectors[vector] -= own
-        else:
-            state.vectors[vector] -= eta * own
+        )
+    return done
 
 
-def _project(plan: Plan, state: State, chain: int) -> None:
-    """After the step: Pi_B(w) = w / max(||w|| / B, 1), and dual averaging's next step size.
+def mean_iterate(iterates: Sequence[Iterate], share: Callable[[Iterate], float] = lambda _: 1.0) -> Array:
+    """(1 / |S_i|) sum_{t in S_i} w_t of the steps of a block: eq. 14; of what a hedge has in force, eq. 21.
 
-    Dual averaging keeps the sum of gradients as it is and projects only what is in force.
+    Each w_t is that before its update. share: how much a step counts, besides its weight.
     """
-    state.steps[chain] += 1
-    if plan.rule[chain] == DUAL:
-        state.scale[chain] = plan.eta[chain] / np.sqrt(state.steps[chain] + 1.0)
-    if np.isfinite(plan.radius[chain]):
-        own = state.vectors[plan.owner == chain]
-        shrink = 1.0 / max(state.scale[chain] * float(np.linalg.norm(own)) / plan.radius[chain], 1.0)
-        if plan.rule[chain] == DUAL:
-            state.scale[chain] *= shrink
-        else:
-            state.vectors[plan.owner == chain] *= own.dtype.type(shrink)
+    weights = [share(step) * step.weight for step in iterates]
+    total = sum(weight * step.before for weight, step in zip(weights, iterates, strict=True))
+    return np.asarray(total / sum(weights))
 
 
-def _features(layout: Layout, rows: slice, width: int, intercept: float) -> Array:
-    """The rows of a minibatch, densely, with the constant column last."""
-    x = np.zeros((rows.stop - rows.start, width), layout.values.dtype)
-    x[:, -1] = intercept
-    for r in range(rows.start, rows.stop):
-        cells = slice(int(layout.starts[r]), int(layout.starts[r + 1]))
-        np.add.at(x[r - rows.start], layout.columns[cells], layout.values[cells])
-    return x
+def _mixture(p: Array, parts: Sequence[Array]) -> Array:
+    return np.asarray(np.tensordot(p, np.stack(parts), axes=1))

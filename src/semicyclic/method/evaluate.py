@@ -23,7 +23,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.pack import Classes, encode
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import Schedule
+from semicyclic.method.schedule import AnySchedule, as_schedule
 
 Array = npt.NDArray[Any]
 
@@ -130,8 +130,7 @@ def matrices(
         if chosen.code != AUC:
             values = values / np.where(count > 0, count, np.nan)
         share = count / count.sum()
-    names = _labels(first)
-    return [Matrix(each, share, chosen, names) for each in values]
+    return [Matrix(each, share, chosen, first.schedule.labels) for each in values]
 
 
 def _alike(models: Sequence[Pluralistic], rows: Rows) -> Pluralistic:
@@ -154,19 +153,13 @@ def _alike(models: Sequence[Pluralistic], rows: Rows) -> Pluralistic:
     return first
 
 
-def _labels(model: Pluralistic) -> tuple[str, ...]:
-    if isinstance(model.schedule, int):
-        return tuple(str(block) for block in range(model.blocks))
-    return model.schedule.labels
-
-
 def by_block(
-    weights: Array, rows: Rows, schedule: Schedule | int, *, loss: Loss, classes: Classes, measure: Measure
+    weights: Array, rows: Rows, schedule: AnySchedule | int, *, loss: Loss, classes: Classes, measure: Measure
 ) -> Array:
     """[L, m] each of many sets of weights [L, C, d+1], measured on the rows of every block."""
     measure.check(loss)
     block = rows.blocks_in(schedule)
-    blocks = schedule if isinstance(schedule, int) else schedule.blocks
+    blocks = as_schedule(schedule).blocks
     if measure.code == AUC:
         raise ValueError("by_block adds up the measures of rows: for auc use matrices")
     target, _ = encode(rows.labels, loss, classes or None)

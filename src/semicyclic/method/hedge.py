@@ -1,31 +1,202 @@
-"""Hedging between chains, per block: Prod (Section 6, SPEC E) and AdaHedge (SPEC K2).
+"""Hedging between experts in every block: Prod (Section 6) and AdaHedge (de Rooij et al. 2014).
 
-At a step in block i every chain has its iterate, w^0_t the one chain's and w^1_t the block's own,
-say. A hedge puts a probability p^e on each, known before z_t is seen:
+The experts are chains. In the paper there are two: expert 0 is w_t, the single chain through all blocks
+(eq. 2), and expert 1 is w^i_t, the block's own chain (eq. 9). At a step t in block i:
 
-    in force        u_t = w^e_t with probability p^e, or (derandomised, by Jensen never worse
-                    for a convex loss) the mixture sum_e p^e w^e_t
-    then            every chain's loss on z_t is seen, and the probabilities move
+    before z_t     p^e = q^e_t / sum_e' q^e'_t, of the block's weights q; the paper's p_t is p^1
+    in force       u_t = w^e_t with probability p^e; or the mixture sum_e p^e w^e_t, its expectation, which by
+                   Jensen's inequality is never worse for a convex loss, and needs no coin
+    after z_t      q^e_{t+1} = q^e_t (1 + nu (f(w_t, z_t) - f(w^e_t, z_t))) in block i; other blocks stay
+    read-out       u~^i = (1 / |S_i|) sum_{t in S_i} u_t                                              (eq. 21)
 
-The chains never depend on the probabilities. Both rules are written here beside the paper;
-`settle` is the same, compiled.
+Lemma 1: in block i, with T_i = |S_i| steps, the expected regret of u_t to w_t is at most 2, and to w^i_t at
+most 2 B sqrt(T_i ln(B T_i)). With the regret of the chains themselves (eq. 22, 23; see `step`), divided by
+the number of steps, and Jensen's inequality for the mean, Theorem 4 follows:
+
+    E F_i(u~^i) <= F_i(w*^i) + 4 sqrt(B^2 ln(B T/m) / (T/m))
+    E F~(u~^1..u~^m) <= F(w*) + 2 m / T + 2 sqrt(B^2 / T) <= F(w*) + 4 sqrt(B^2 / T)  if m <= B^2 K n
+
+The second part of Lemma 1 needs 4 B, and the first bound 4 sqrt(ln) + 1 for 4 sqrt(ln); both chains must be
+projected, B at least 1 and T_i at least 4 ln(B T_i). `theory` has every bound with its corrected constant.
+
+The chains never depend on the probabilities. Both rules are written once, below, as plain functions of
+scalars: the compiled loops of training call them compiled, and the strategy for Flower as they are.
 """
 
 from dataclasses import dataclass
-from math import inf, isfinite, log, sqrt
-from typing import Any
+from math import copysign, exp, inf, isfinite, log, log1p, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method.bets import ADAHEDGE, FAINT, HUGE, PROD, Bets
-
 Array = npt.NDArray[Any]
+
+PROD, ADAHEDGE = range(2)
+# Sums that would overflow stop here.
+HUGE = 1e300
+# A probability below this counts as 0: a mean cannot be taken with weights that underflow.
+FAINT = 1e-20
+
+
+class Bets(NamedTuple):
+    """The state of a hedge over E experts in each of m blocks.
+
+    share: [m, E] p^e, the probabilities of the next step.
+    stake: [m, E] Prod's ln q^e; or AdaHedge's cumulative losses L^e, less the smallest.
+    gap: [m] AdaHedge's Delta. rate, limit: [m] Prod's nu, and 2 M, at which differences of losses are
+        clipped (infinite if they are not).
+    lost: [m, E] each expert's own progressive loss, summed over steps. steps: [m].
+    clipped, refused: [m] how many differences were clipped, and how many factors were not positive.
+    """
+
+    rule: int
+    share: Array
+    stake: Array
+    gap: Array
+    rate: Array
+    limit: Array
+    lost: Array
+    steps: Array
+    clipped: Array
+    refused: Array
+
+    def copy(self) -> "Bets":
+        return Bets(self.rule, *(array.copy() for array in self[1:]))
+
+
+# ------------------------------------------------------------------- the two rules, as kernels compile them
+
+
+def prod(bets: Bets, block: int, losses: Array) -> None:
+    """Prod: q^e <- q^e (1 + nu (l^0 - l^e)) for e >= 1, kept as ln q^e; q^0 stays. p = q / sum q."""
+    log_q, share, limit = bets.stake[block], bets.share[block], bets.limit[block]
+    top = log_q[0]
+    for e in range(1, len(losses)):
+        difference = losses[0] - losses[e]
+        if abs(difference) > limit:
+            bets.clipped[block] += 1
+            difference = copysign(limit, difference)
+        gain = bets.rate[block] * difference
+        if gain > -1.0:
+            log_q[e] += log1p(gain)
+        else:
+            bets.refused[block] += 1
+        top = max(top, log_q[e])
+    total = 0.0
+    for e in range(len(losses)):
+        share[e] = exp(log_q[e] - top)
+        total += share[e]
+    for e in range(len(losses)):
+        share[e] /= total
+
+
+def adahedge(bets: Bets, block: int, losses: Array) -> None:
+    """AdaHedge over E experts with losses l, in all L: p^e is proportional to exp(-eta L^e) with the rate
+    eta = ln E / Delta, after
+
+        Delta <- Delta + max(0, <p, l> - (mix(eta, L + l) - mix(eta, L))),    L <- L + l,
+        mix(eta, L) = min L - (1/eta) ln mean_e exp(-eta (L^e - min L)),      mix(inf, L) = min L.
+
+    Only differences of losses count, so L is kept with its smallest entry 0: it neither overflows nor loses
+    digits, however long the run.
+    """
+    L, share, gap = bets.stake[block], bets.share[block], float(bets.gap[block])
+    low = losses[0]
+    for e in range(1, len(losses)):
+        low = min(low, losses[e])
+    before = mix(gap, L)
+    expected, least = 0.0, inf
+    for e in range(len(losses)):
+        more = min(losses[e] - low, HUGE)
+        expected += share[e] * more
+        L[e] = min(L[e] + more, HUGE)
+        least = min(least, L[e])
+    for e in range(len(losses)):
+        L[e] -= least
+    after = least + mix(gap, L)
+    gap = min(gap + max(0.0, expected - (after - before)), HUGE)
+    bets.gap[block] = gap
+    total = 0.0
+    for e in range(len(losses)):
+        share[e] = potential(gap, L[e], len(losses))
+        total += share[e]
+    for e in range(len(losses)):
+        share[e] /= total
+
+
+def mix(gap: float, L: Array) -> float:
+    """The mix loss -(1/eta) ln mean_e exp(-eta L^e), where min L = 0; 0 at Delta = 0, where eta = inf."""
+    if gap == 0.0:
+        return 0.0
+    total = 0.0
+    for e in range(len(L)):
+        total += potential(gap, L[e], len(L))
+    return -gap / log(len(L)) * log(total / len(L))
+
+
+def potential(gap: float, loss: float, experts: int) -> float:
+    """exp(-eta L) with eta = ln E / Delta: 1 for a leader, whose L is 0; at Delta = 0, 0 for the others."""
+    if loss == 0.0:
+        return 1.0
+    return exp(-log(experts) / gap * loss) if gap > 0.0 else 0.0
+
+
+def learn_losses(bets: Bets, block: int, losses: Array) -> None:
+    """After a step in a block: update its probabilities, given every expert's loss.
+
+    A loss that is not finite is counted, so that the run can tell, but does not move the probabilities.
+    """
+    finite = True
+    bets.steps[block] += 1
+    for e in range(len(losses)):
+        bets.lost[block, e] += losses[e]
+        finite = finite and isfinite(losses[e])
+    if len(losses) == 1 or not finite:
+        return
+    if bets.rule == PROD:
+        prod(bets, block, losses)
+    else:
+        adahedge(bets, block, losses)
+
+
+def in_play(bets: Bets, block: int, toss: float, held: Array) -> None:
+    """Fill `held` [E] with what counts of each expert at a step: its probability, or 0 and 1 by a coin.
+
+    toss: a uniform number; it picks expert e >= 1 if it falls into e's share, counted from 1 on, and else 0.
+        A negative one stands for no coin.
+    """
+    for e in range(len(held)):
+        held[e] = bets.share[block, e] if bets.share[block, e] >= FAINT else 0.0
+    if toss < 0.0:
+        return
+    reached, pick = 0.0, 0
+    for e in range(1, len(held)):
+        reached += held[e]
+        if pick == 0 and toss < reached:
+            pick = e
+    for e in range(len(held)):
+        held[e] = 1.0 if e == pick else 0.0
+
+
+def play(bets: Bets, losses: Array, shares: Array) -> None:
+    """The probabilities before each step of a table of losses [T, E], all in block 0."""
+    for t in range(len(losses)):
+        for e in range(losses.shape[1]):
+            shares[t, e] = bets.share[0, e]
+        learn_losses(bets, 0, losses[t])
+
+
+# What kernels compile.
+RULES = (potential, mix, prod, adahedge, learn_losses, in_play, play)
+
+
+# ------------------------------------------------------------------------- the two rules, as users see them
 
 
 @dataclass(frozen=True)
 class AdaHedge:
-    """AdaHedge (de Rooij et al. 2014): no rate to tune, no bound on losses needed.
+    """AdaHedge: no rate to tune, no bound on losses needed.
 
     coin: a generator; then one expert is drawn at every step (needed without convexity).
         Otherwise the mixture is in force.
@@ -37,7 +208,7 @@ class AdaHedge:
         _check_coin(self.coin)
 
     def first(self, experts: int, blocks: int = 1) -> Bets:
-        """The bets before the first step."""
+        """The state before the first step."""
         return _first(ADAHEDGE, np.zeros((blocks, experts)), np.zeros(blocks), np.full(blocks, inf))
 
     def shares(self, losses: npt.ArrayLike) -> Array:
@@ -48,21 +219,26 @@ class AdaHedge:
 
 @dataclass(frozen=True)
 class Prod:
-    """Prod, as Theorem 4 has it: expert 0, the single chain, has a fixed weight.
+    """Prod, as in Theorem 4: the weight of expert 0, the single chain, stays fixed.
 
-    q = 1 - delta stays, q^e starts at delta / N and is multiplied by 1 + nu (l^0 - l^e) at each
-    of the T_i steps in its block, where |l^0 - l^e| <= 2 M and
+    q^0 = 1 - delta stays. The weight q^e of each of the N others starts at delta / N and is multiplied by
+    1 + nu (l^0 - l^e) at each of the T_i steps in its block, where |l^0 - l^e| <= 2 M and
 
-        nu = sqrt(ln(N M T_i) / T_i) / (2 M),     delta = nu, or nu M where M < 1.
+        nu = sqrt(ln(N M T_i) / T_i) / (2 M),     delta = nu, or nu M if M < 1; at most 1/2.
 
-    bound: M. Differences beyond 2 M are clipped and counted. Where it is not given, training
-        takes G B, which holds if all chains are projected (`radius=`).
-    lipschitz: G, where rows come in parts and their largest norm is not known beforehand.
-    steps: T_i, one for all blocks or one for each, where the rows do not tell: a stream, or a run
-        that will go on. The guarantee is for that many steps.
-    rate: nu, if it is to be another one.
-    coin: a generator; then one expert is drawn at every step, w^e iff the uniform falls into
-        its share, those of 1..N first. Otherwise the mixture is in force.
+    The paper has N = 1, M = B and T_i = T/m. What Theorem 4 writes as q = 1 - eta and q^i_1 = eta is delta:
+    its proof needs the rate nu there. It also needs M >= 1; for a smaller M, delta = nu M keeps the regret to
+    expert 0 at a constant times M.
+
+    bound: M. Differences beyond 2 M are clipped and counted. Unless given, training takes M = G B if all
+        chains are projected (`radius=`): two points of a ball of radius B are at most 2 B apart, so their
+        losses differ by at most 2 G B, and nothing needs to be clipped.
+    lipschitz: G, if rows come in parts, so that their largest norm is not known beforehand.
+    steps: T_i, one for all blocks or one for each, if the rows do not tell: a stream, or a run that will
+        go on. The guarantee is for that many steps.
+    rate: nu, to choose another one.
+    coin: a generator; then one expert is drawn at every step: w^e if a uniform number falls into its share,
+        those of 1..N first. Otherwise the mixture is in force.
     """
 
     bound: float | None = None
@@ -82,9 +258,9 @@ class Prod:
                 raise ValueError(f"steps={self.steps!r}: a block has a whole number of steps, at least 1")
 
     def first(self, experts: int, steps: npt.ArrayLike, *, bound: float | None = None) -> Bets:
-        """The bets before the first step of blocks with so many `steps` each.
+        """The state before the first step of blocks with `steps` steps each.
 
-        bound: M as it follows from what is projected, where the rule itself states none.
+        bound: M, if it follows from a projection and the rule itself states none.
         """
         counts = np.atleast_1d(np.asarray(steps))
         stated = self.bound if self.bound is not None else bound
@@ -99,10 +275,10 @@ class Prod:
         return _first(PROD, stake, np.array(rates), np.full(len(counts), limit))
 
     def _rate(self, N: int, T: int, M: float | None, block: int) -> tuple[float, float]:
-        """nu and delta of one block, their conditions checked (SPEC E3)."""
-        if T == 0 or N == 0:
-            return 0.0, 0.5  # never used: see check_rates
+        """nu and delta of one block, their conditions checked."""
         nu = self.rate
+        if N == 0 or (nu is None and T == 0):
+            return 0.0, 0.5  # there is nothing to hedge, or no rate: see check_rates
         if nu is None:
             if M is None:
                 raise ValueError(
@@ -147,7 +323,7 @@ def _check_coin(coin: object) -> None:
 
 
 def check_rates(bets: Bets, steps: Array) -> None:
-    """Prod's rate is for a number of steps told beforehand: a block told to have none has no rate."""
+    """Raise if a block has steps but no rate, which follows from a number of steps stated beforehand."""
     if bets.rule != PROD or bets.share.shape[1] == 1:
         return
     lost = np.flatnonzero((steps > 0) & (bets.rate == 0))
@@ -159,7 +335,7 @@ def check_rates(bets: Bets, steps: Array) -> None:
 
 
 def check_factors(bets: Bets) -> None:
-    """A factor 1 + nu (l0 - l1) of zero or less would end Prod's weights: refuse it."""
+    """Raise if a factor 1 + nu (l0 - l1) was zero or less, which has no logarithm; it was left out."""
     if bets.refused.any():
         block = int(bets.refused.argmax())
         raise ValueError(
@@ -167,75 +343,6 @@ def check_factors(bets: Bets) -> None:
             f"{block}: losses differ more than its rate allows. State bound=M, which clips them at 2 M, "
             "project all chains (radius=), or use AdaHedge()"
         )
-
-
-def learn_losses(bets: Bets, block: int, losses: Array) -> None:
-    """After a step in a block: move its probabilities by what every expert has lost."""
-    bets.lost[block] += losses
-    bets.steps[block] += 1
-    if losses.shape == (1,) or not np.isfinite(losses).all():
-        return
-    if bets.rule == PROD:
-        _prod(bets, block, losses)
-    else:
-        _adahedge(bets, block, losses)
-
-
-def _prod(bets: Bets, block: int, losses: Array) -> None:
-    """q^e <- q^e (1 + nu (l^0 - l^e)), in logs; expert 0 keeps its weight."""
-    difference = losses[0] - losses[1:]
-    limit = bets.limit[block]
-    bets.clipped[block] += (np.abs(difference) > limit).sum()
-    gain = bets.rate[block] * np.clip(difference, -limit, limit)
-    fine = gain > -1.0
-    bets.refused[block] += (~fine).sum()
-    bets.stake[block, 1:] += np.log1p(np.where(fine, gain, 0.0))
-    weight = np.exp(bets.stake[block] - bets.stake[block].max())
-    bets.share[block] = weight / weight.sum()
-
-
-def _adahedge(bets: Bets, block: int, losses: Array) -> None:
-    """Delta += <p, l> - (M(eta, L + l) - M(eta, L)), L += l; all relative to the least.
-
-    Losses count only by their differences, so L is kept with its least entry 0: it neither
-    overflows nor loses digits, however long the run.
-    """
-    L, gap = bets.stake[block], float(bets.gap[block])
-    more = np.minimum(losses - losses.min(), HUGE)
-    expected = float(bets.share[block] @ more)
-    before = _mix(gap, L)
-    L = np.minimum(L + more, HUGE)
-    least = float(L.min())
-    L = L - least
-    gap = min(gap + max(0.0, expected - (least + _mix(gap, L) - before)), HUGE)
-    bets.stake[block], bets.gap[block] = L, gap
-    weight = _weights(gap, L)
-    bets.share[block] = weight / weight.sum()
-
-
-def _weights(gap: float, L: Array) -> Array:
-    """exp(-eta L) with eta = ln N / Delta; at Delta = 0 the leaders, alike."""
-    with np.errstate(over="ignore", divide="ignore"):
-        eta = np.log(len(L)) / np.float64(gap)
-        return np.asarray(np.exp(-eta * L) if np.isfinite(eta) else L == 0, dtype=float)
-
-
-def _mix(gap: float, L: Array) -> float:
-    """M(eta, L) = -(1/eta) ln mean exp(-eta L), where the least of L is 0."""
-    return -gap / log(len(L)) * log(_weights(gap, L).mean())
-
-
-def in_play(bets: Bets, block: int, toss: float | None) -> Array:
-    """[E] what counts of each expert at a step: its probability, or all or nothing by a coin.
-
-    A coin picks e >= 1 where its uniform falls into e's share, counted from 1 on; else 0.
-    """
-    share = np.where(bets.share[block] >= FAINT, bets.share[block], 0.0)
-    if toss is None:
-        return share
-    reached = np.cumsum(share[1:])
-    pick = int((toss < reached).argmax()) + 1 if (toss < reached).any() else 0
-    return np.asarray(np.arange(len(share)) == pick, dtype=float)
 
 
 def _first(rule: int, stake: Array, rate: Array, limit: Array) -> Bets:
@@ -256,8 +363,37 @@ def _losses(losses: npt.ArrayLike) -> Array:
 
 
 def _play(bets: Bets, losses: Array) -> Array:
-    from semicyclic.method.settle import play
+    from semicyclic.method.jit import jit_together
 
     shares = np.empty_like(losses)
-    play(bets, losses, shares)
+    *_, compiled = jit_together(RULES)
+    compiled(bets, losses, shares)
     return shares
+
+
+class Standing(NamedTuple):
+    """How the chains of a hedged run stand, by block.
+
+    share: [m, E] their probabilities. loss: [m, E] each one's own mean progressive loss.
+    clipped: [m] how many differences of losses lay beyond Prod's stated range.
+    """
+
+    share: Array
+    loss: Array
+    clipped: Array
+
+    def __str__(self) -> str:
+        names = [f"{what} {e}" for e in range(self.share.shape[1]) for what in ("share", "loss")]
+        lines = ["block" + "".join(f"{name:>10}" for name in names)]
+        for block, pairs in enumerate(np.stack([self.share, self.loss], axis=2)):
+            lines.append(f"{block:>5}" + "".join(f"{value:>10.4f}" for value in pairs.ravel()))
+        if self.clipped.any():
+            lines.append(f"{int(self.clipped.sum())} differences of losses were clipped: bound= is too small")
+        return "\n".join(lines)
+
+
+def standing(bets: Bets) -> Standing:
+    """How the chains stand after the steps so far."""
+    steps = bets.steps[:, None]
+    loss = np.divide(bets.lost, steps, out=np.full(bets.lost.shape, np.nan), where=steps > 0)
+    return Standing(bets.share.copy(), loss, bets.clipped.copy())

@@ -4,9 +4,11 @@ Modules that import this one import Numba, so they are themselves imported only 
 """
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numba
+from numba.extending import register_jitable
 
 # `contract` lets LLVM fuse multiply and add; sums are never reordered, so the same
 # input gives the same bits on every run. Nothing is parallel, for the same reason.
@@ -20,6 +22,14 @@ def jit(function: Callable[..., Any]) -> Any:
     except RuntimeError:
         # No folder is writable for the cache (a read-only installation): compile per process.
         return numba.njit(**OPTIONS)(function)
+
+
+@cache
+def jit_together(functions: tuple[Callable[..., Any], ...]) -> tuple[Any, ...]:
+    """Compile plain functions that call each other, and leave them callable as they are."""
+    for function in functions:
+        register_jitable(function)
+    return tuple(jit(function) for function in functions)
 
 
 def inline(function: Callable[..., Any]) -> Any:

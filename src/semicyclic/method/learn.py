@@ -2,26 +2,24 @@
 
 from copy import deepcopy
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method.chain import in_force
+from semicyclic.method.arrays import Plan, Records, blank_records, cut_records, in_force
 from semicyclic.method.hedge import check_factors, check_rates, in_play
+from semicyclic.method.log import Log
 from semicyclic.method.pack import Packed, pack
-from semicyclic.method.readout import Kept, Log, trace_bytes
-from semicyclic.method.record import Page, Plan, Running, State, blank_table, blank_trace, cut_page
 from semicyclic.method.rows import Rows, join
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import visits
 
 Array = npt.NDArray[Any]
 
-# Records are written page by page: large enough that calls do not count, small enough that
-# dropping one frees little more than it must.
-PAGE = 32 * 2**20
+# Records are written page by page: large enough that calls do not count, small enough that dropping one frees
+# little more than it must. Arrays of 32 MB and more would be mapped afresh by the system every time.
+PAGE = 31 * 2**20
 REMEDY = "use a smaller step_size, scale the features, or set radius="
 
 
@@ -29,7 +27,7 @@ class Diverged(ArithmeticError):
     """The chain left the finite numbers."""
 
 
-def go_on(run: Run, rows: Rows | None, engine: ModuleType, *, batch_size: int, ended: bool) -> Run:
+def go_on(run: Run, rows: Rows | None, *, batch_size: int, ended: bool) -> Run:
     """Learn from pending and new rows; hold back an unfilled minibatch unless they end here."""
     parts = [part for part in (run.pending, rows) if part is not None]
     if not parts:
@@ -52,7 +50,7 @@ def go_on(run: Run, rows: Rows | None, engine: ModuleType, *, batch_size: int, e
     if whole.when is not None:
         run = replace(run, latest=int(whole.when[-1]))
     packed = pack(whole, run.schedule, loss=run.loss, batch_size=batch_size, classes=run.classes or None)
-    return learn(run, packed, engine)
+    return learn(run, packed)
 
 
 def _check_part(run: Run, rows: Rows) -> None:
@@ -82,10 +80,10 @@ def _numbered(run: Run, rows: Rows) -> Rows:
         place = run.pending.place(run.schedule)
         before = int(place.block[-1]), int(place.cycle[-1])
     elif run.log.pages:
-        before = int(run.log.pages[-1].block[-1]) % run.blocks, int(run.log.pages[-1].cycle[-1])
+        before = int(run.log.pages[-1].block[-1]), int(run.log.pages[-1].cycle[-1])
     elif (past := run.log.past) is not None:
-        slot = int(past.order.argmax())
-        before = slot % run.blocks, int(past.cycle[slot])
+        block = int(past.order.argmax())
+        before = block, int(past.cycle[block])
     else:
         before = 0, 0
     first.cycle = before[1] + cycle + (first.block[0] < before[0])
@@ -97,48 +95,32 @@ def copied(held: Any) -> Any:
     return deepcopy(held)
 
 
-def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
+def learn(run: Run, packed: Packed) -> Run:
     """Run the chain over packed rows, changing the run's own state and log."""
+    from semicyclic.method.kernels import advance
+
     layout, plan, state, log = packed.layout, run.log.plan, run.state, run.log
-    traced = engine.TRACES and not log.tables and _is_traced(run, packed)
-    fresh = not log.pages and log.past is None
-    if traced and run.bets is None and fresh and engine.keeps_running(layout, plan, state):
-        zeros = np.zeros((packed.blocks, *state.vectors.shape[1:]), state.vectors.dtype)
-        log.running = Running(zeros, np.zeros(packed.blocks))
     total = int(layout.visits[-1])
     if run.bets is not None:
         check_rates(run.bets, packed.steps)
     coin = None if run.hedge is None else run.hedge.coin
     toss = np.zeros(0) if coin is None else coin.random(total)
+    sizes = _sizes(packed, plan, log.experts)
     done = 0
     for stop, model, block in [*_draw(run, packed), (total, -1, -1)]:
         while done < stop:
-            until = _page_end(packed, log, done, stop) if traced else stop
-            page = _page(packed, plan, state, log, traced=traced, span=(done, until))
-            span = done, until
-            if run.bets is not None:
-                reached, records = engine.advance_hedged(layout, plan, state, page, span, run.bets, toss)
-            else:
-                running = log.running if traced else None
-                reached, records = engine.advance(layout, plan, state, page, span, running)
-            rows = int(layout.steps[reached] - layout.steps[done]) if traced else 0
-            pages = cut_page(page, log.experts, records, rows, reached - done if traced else 0)
-            kept = []
-            for expert, own in enumerate(pages):
-                _check(own, packed)
-                slots = expert * packed.blocks + layout.block[own.visit]
-                where = packed.cycle[own.visit], slots
-                kept.append(Kept(own, *where, layout if traced else None, (done, reached), packed.turned))
-                if log.tables:
-                    from semicyclic.method.replay import merge_table
-
-                    assert log.running is not None
-                    merge_table(own.mean, own.weight, slots, *log.running)
-            log.append(kept)
-            done = reached
+            page = _page(packed, log, sizes, (done, stop))
+            done, count, used = advance(layout, plan, state, page, run.bets, toss, (done, stop))
+            # A kernel knows visits only.
+            visit = page.cycle[:count].copy()
+            page.cycle[:count] = packed.cycle[visit]
+            page.listed[:count] = layout.first[visit]
+            page.width[:count] = np.diff(layout.first)[visit]
+            _check(page, count)
+            log.append(cut_records(page, count, used))
         if model >= 0:
             assert run.reservoir is not None
-            run.reservoir.kept[model] = iterate(run, block, float(toss[stop]) if len(toss) else None)
+            run.reservoir.kept[model] = iterate(run, block, float(toss[stop]) if len(toss) else -1.0)
     if run.bets is not None:
         check_factors(run.bets)
     if not np.isfinite(state.vectors).all():
@@ -146,49 +128,37 @@ def learn(run: Run, packed: Packed, engine: ModuleType) -> Run:
     return replace(run, weighted=run.weighted or len(layout.weights) > 0)
 
 
-def iterate(run: Run, block: int, toss: float | None = None) -> Array:
+def iterate(run: Run, block: int, toss: float = -1.0) -> Array:
     """[d+1, C] the iterate in force in a block; of hedged chains, their mixture or the one drawn."""
     if run.bets is None:
         return in_force(run.log.plan, run.state, block)
-    blocks = len(run.bets.share)
-    parts = [in_force(run.log.plan, run.state, e * blocks + block) for e in range(run.log.experts)]
-    return np.asarray(np.tensordot(in_play(run.bets, block, toss), parts, axes=1))
+    blocks, experts = run.bets.share.shape
+    held = np.zeros(experts)
+    in_play(run.bets, block, toss, held)
+    parts = [in_force(run.log.plan, run.state, e * blocks + block) for e in range(experts)]
+    return np.asarray(np.tensordot(held, parts, axes=1))
 
 
-def _is_traced(run: Run, packed: Packed) -> bool:
-    """Whether the rows and their slopes take less room than a mean and an end per visit."""
-    if run.log.pages:
-        return not run.log.pages[0].is_table
+def _sizes(packed: Packed, plan: Plan, experts: int) -> Array:
+    """[visits] how many numbers the changes of a record of each visit may take."""
     layout = packed.layout
-    item = layout.values.dtype.itemsize
-    table = 2 * len(layout.block) * (packed.width + 1) * packed.loss.outputs * item
-    slopes = len(layout.targets) * packed.loss.outputs * item
-    experts = run.log.experts
-    return layout.columns.nbytes + layout.values.nbytes + experts * slopes < experts * table
+    active = (plan.active >= 0).sum(axis=1).reshape(experts, -1).sum(axis=0)[layout.block]
+    tables = active + experts * (np.diff(layout.visits) > 1)
+    return np.asarray(np.diff(layout.first) * packed.loss.outputs * tables)
 
 
-def _page(packed: Packed, plan: Plan, state: State, log: Log, *, traced: bool, span: tuple[int, int]) -> Page:
-    """Room for what comes next: all of it, or as much as a page holds."""
+def _page(packed: Packed, log: Log, sizes: Array, span: tuple[int, int]) -> Records:
+    """Room for the records to come: for all of them, or as many as a page holds."""
     layout = packed.layout
-    shape, kind = (state.vectors.shape[1], state.vectors.shape[2]), state.vectors.dtype
-    first, last = np.searchsorted(layout.visits, span, side="right") - 1
-    records = int(last - first) + 1
-    if np.isfinite(plan.radius).any():
-        # A visit has several records where the projection shrinks the scale often.
-        records += (span[1] - span[0]) // 8
-    if not traced:
-        limit = max(min(PAGE, log.budget // 8), 1)
-        a_record = 2 * shape[0] * shape[1] * kind.itemsize * log.experts
-        return blank_table(log.experts * max(min(records, limit // a_record), 1), shape, kind)
-    rows = int(layout.steps[span[1]] - layout.steps[span[0]])
-    steps, experts = span[1] - span[0], log.experts
-    return blank_trace(experts * records, experts * rows, experts * steps, shape[1], kind)
-
-
-def _page_end(packed: Packed, log: Log, done: int, stop: int) -> int:
-    """How far the next page of a trace reaches: a quarter of the budget, or one step."""
-    sizes = trace_bytes(packed.layout, done, np.arange(done + 1, stop + 1))
-    return done + max(int(np.searchsorted(sizes, log.budget // 4, side="right")), 1)
+    first, last = np.searchsorted(layout.visits, (span[0], span[1] - 1), side="right") - 1
+    need = np.cumsum(sizes[first : last + 1])
+    limit = max(min(PAGE, log.budget // 8) // layout.values.itemsize, int(need[0]))
+    room, numbers = int(np.searchsorted(need, limit, side="right")), min(int(need[-1]), limit)
+    if np.isfinite(log.plan.radius).any():
+        # A visit has several records if the projection shrinks the scale often.
+        room += min(span[1] - span[0], int(layout.visits[first + room]) - span[0]) // 8 + 1
+        numbers = limit
+    return blank_records(room, log.experts, layout.lists, np.empty(numbers, layout.values.dtype))
 
 
 def _draw(run: Run, packed: Packed) -> list[tuple[int, int, int]]:
@@ -213,11 +183,10 @@ def _draw(run: Run, packed: Packed) -> list[tuple[int, int, int]]:
     return [(step, number, int(block[step])) for step, number in sorted(chosen.items())]
 
 
-def _check(page: Any, packed: Packed) -> None:
-    broken = ~np.isfinite(page.loss)
+def _check(page: Records, count: int) -> None:
+    broken = ~np.isfinite(page.loss[:count])
     if broken.any():
-        visit = int(page.visit[int(broken.argmax())])
+        record = int(broken.argmax())
         raise Diverged(
-            f"the chain diverged in cycle {packed.cycle[visit]}, block {packed.layout.block[visit]}: "
-            + REMEDY
+            f"the chain diverged in cycle {page.cycle[record]}, block {page.block[record]}: " + REMEDY
         )

@@ -1,8 +1,12 @@
-"""Losses as values: what a score costs, how steeply, and what it predicts.
+"""Losses as values: value, slope, link and Lipschitz constant.
 
-A loss f(s, y) is a convex function of the score s. `slope` is its derivative in s, and 0 at
-a kink (hinge at margin exactly 1, absolute and quantile at 0), as SPEC B1 has it. For a
-linear model the Lipschitz constant of w -> f(<w, x>, y) is `lipschitz` times max ||x||.
+The paper's f(w, (x, y)) = loss(h_w(x), y) is convex and 1-Lipschitz in w (Section 2). Here h_w(x) = <w, x>
+is a linear score s, and a loss is a convex function of (s, y). `slope` is its derivative in s, so that the
+gradient of f in w is slope * x; at a kink (hinge at margin exactly 1, absolute and quantile at 0) it is 0,
+which is a subgradient. The Lipschitz constant G of f in w is `lipschitz` times max ||x||. The squared loss
+has none, unless scores are bounded: guarantees that need G do not hold for it.
+
+`link` maps a score to a prediction: a probability, probabilities, or the score itself.
 """
 
 from collections.abc import Callable
@@ -146,7 +150,7 @@ def softmax(classes: int) -> Loss:
 
 
 def by_name(name: str) -> Loss:
-    """The loss that calls itself `name`, for files and command lines."""
+    """The loss with this name, for files and command lines."""
     plain = {each.name: each for each in (logistic, hinge, squared, absolute)}
     if name in plain:
         return plain[name]
@@ -160,11 +164,3 @@ def by_name(name: str) -> Loss:
         raise ValueError(f"loss {name!r}: {error}") from None
     known = ", ".join([*plain, "quantile(0.9)", "softmax(3)"])
     raise ValueError(f"unknown loss {name!r}: choose one of {known}")
-
-
-def by_code(code: int, *, level: float, outputs: int) -> Loss:
-    """The loss behind the numbers that engines are given."""
-    if code == SOFTMAX:
-        return softmax(outputs)
-    plain = {LOGISTIC: logistic, HINGE: hinge, SQUARED: squared, ABSOLUTE: absolute}
-    return plain[code] if code in plain else quantile(level)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from semicyclic.method.frames import Frames
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import Schedule
+from semicyclic.method.schedule import AnySchedule, as_schedule
 
 Array = npt.NDArray[Any]
 
@@ -26,7 +26,7 @@ class Pluralistic:
     """
 
     held: Array | Frames
-    schedule: Schedule | int
+    schedule: AnySchedule
     loss: Loss
     classes: tuple[Any, ...] = ()
     fallback: tuple[int, ...] = ()
@@ -44,6 +44,7 @@ class Pluralistic:
             # A view of its own, so that the caller's array stays as it is.
             object.__setattr__(self, "held", held.view())
             self.held.flags.writeable = False
+        object.__setattr__(self, "schedule", as_schedule(self.schedule))
         object.__setattr__(self, "classes", tuple(_plain(each) for each in self.classes))
         object.__setattr__(self, "fallback", tuple(int(block) for block in self.fallback))
         if len(self.held.shape) != 3 or self.held.shape[1] != self.loss.outputs:
@@ -51,9 +52,8 @@ class Pluralistic:
                 f"weights have shape {self.held.shape}: they must be [blocks, "
                 f"{self.loss.outputs}, columns + 1]"
             )
-        blocks = self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
-        if len(self.held) != blocks:
-            raise ValueError(f"weights of {len(self.held)} blocks for a schedule of {blocks}")
+        if len(self.held) != self.schedule.blocks:
+            raise ValueError(f"weights of {len(self.held)} blocks for a schedule of {self.schedule.blocks}")
 
     def __repr__(self) -> str:
         m, c, d = self.shape

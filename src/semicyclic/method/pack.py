@@ -1,8 +1,9 @@
 """Rows cut into visits and minibatches, and laid out for the chain: once, for many runs."""
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -10,16 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.method.arrays import Layout
 from semicyclic.method.loss import Loss
-from semicyclic.method.record import ByColumn, Layout
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import Located, Schedule, visits
+from semicyclic.method.schedule import AnySchedule, Located, as_schedule, visits
 
 Array = npt.NDArray[Any]
 Classes = tuple[Any, ...]
 
 # Below this many cells a second thread costs more than it saves.
 MANY = 1 << 18
+# All columns are scanned for every visit if that is at most so many for each cell.
+SCAN = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,18 +31,16 @@ class Packed:
 
     layout: Layout
     cycle: Array
-    schedule: Schedule | int
+    schedule: AnySchedule
     loss: Loss
     classes: Classes
     batch_size: int
     width: int
     intercept: bool
-    # The rows by column, as read-outs of large models need them; filled when first used.
-    turned: dict[tuple[int, int], ByColumn] = field(default_factory=dict, repr=False)
 
     @property
     def blocks(self) -> int:
-        return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
+        return self.schedule.blocks
 
     @property
     def steps(self) -> Array:
@@ -60,7 +61,7 @@ class Packed:
 
 def nothing(
     width: int,
-    schedule: Schedule | int,
+    schedule: AnySchedule | int,
     *,
     loss: Loss,
     batch_size: int = 128,
@@ -72,8 +73,8 @@ def nothing(
     none, whole = np.zeros(0, dtype), np.zeros(0, np.int64)
     start = np.zeros(1, np.int64)
     columns = np.zeros(0, np.uint16 if width <= 2**16 else np.uint32)
-    layout = Layout(columns, none, start, none, none, start, start, whole)
-    return Packed(layout, whole, schedule, loss, classes, batch_size, width, intercept)
+    layout = Layout(columns, none, start, none, none, start, start, whole, start, columns, True)
+    return Packed(layout, whole, as_schedule(schedule), loss, classes, batch_size, width, intercept)
 
 
 class Order(NamedTuple):
@@ -86,7 +87,7 @@ class Order(NamedTuple):
 
 def pack(
     rows: Rows,
-    schedule: Schedule | int,
+    schedule: AnySchedule | int,
     *,
     loss: Loss,
     batch_size: int = 128,
@@ -102,20 +103,20 @@ def pack(
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: must be a whole number, at least 1")
-    found = rows.place(schedule) if order is None else _checked(order, rows, schedule)
+    schedule = as_schedule(schedule)
+    found = rows.place(schedule) if order is None else _checked(order, rows, schedule.blocks)
     runs = visits(found.cycle, found.block)
     counts = -(-np.diff(runs.start) // batch_size)
     bounds = np.r_[0, np.cumsum(counts)]
     within = np.arange(bounds[-1]) - np.repeat(bounds[:-1], counts)
     steps = np.r_[np.repeat(runs.start[:-1], counts) + within * batch_size, len(found.block)]
     targets, known = encode(rows.labels, loss, classes)
-    layout = _lay_out(rows, targets, steps, None if order is None else order.rows)
-    layout = layout._replace(visits=bounds.astype(np.int64), block=runs.block)
+    visits_ = bounds.astype(np.int64), runs.block
+    layout = _lay_out(rows, targets, steps, visits_, None if order is None else order.rows)
     return Packed(layout, runs.cycle, schedule, loss, known, batch_size, rows.width, rows.intercept)
 
 
-def _checked(order: Order, rows: Rows, schedule: Schedule | int) -> Located:
-    blocks = schedule if isinstance(schedule, int) else schedule.blocks
+def _checked(order: Order, rows: Rows, blocks: int) -> Located:
     if not len(order.rows) == len(order.cycle) == len(order.block) > 0:
         raise ValueError("an order has a row, a cycle and a block for each of its places, at least one")
     if order.rows.min() < 0 or order.rows.max() >= len(rows):
@@ -193,11 +194,12 @@ def distinct(labels: Array) -> Array:
     return np.unique(labels)
 
 
-def _lay_out(rows: Rows, targets: Array, steps: Array, given: Array | None) -> Layout:
-    """The rows of each minibatch sorted by length, columns in the smallest integers that do."""
+def _lay_out(
+    rows: Rows, targets: Array, steps: Array, visits_: tuple[Array, Array], given: Array | None
+) -> Layout:
+    """The rows of each minibatch sorted by length, and every visit with the list of its columns."""
     from semicyclic.method import layout
 
-    kind = np.uint16 if rows.width <= 2**16 else np.uint32
     n, begin = len(rows), rows.indptr
     if given is not None:
         n, begin = len(given), np.empty(len(given) + 1, np.int64)
@@ -207,16 +209,56 @@ def _lay_out(rows: Rows, targets: Array, steps: Array, given: Array | None) -> L
     if given is not None:
         order = given[order]
     cells = int(begin[-1])
-    starts, columns = np.empty(n + 1, np.int64), np.empty(cells, kind)
+    starts, columns = np.empty(n + 1, np.int64), np.empty(cells, _whole(rows.width))
     values = np.empty(cells, rows.values.dtype)
     layout.begin_rows(rows.indptr, order, starts)
-    threads = (os.cpu_count() or 1) if cells >= MANY else 1
     copy = partial(layout.copy_rows, rows.indptr, rows.indices, rows.values, order, (starts, columns, values))
-    if threads == 1:
-        copy((0, n))
-    else:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(copy, pairwise(np.linspace(0, n, threads + 1).astype(np.int64).tolist())))
+    _in_parallel(copy, n, cells)
     weights = np.zeros(0, values.dtype) if rows.weight is None else rows.weight[order]
-    none = np.zeros(0, np.int64)
-    return Layout(columns, values, starts, targets[order].astype(values.dtype), weights, steps, none, none)
+    columns, first, lists, dense = _list_columns(columns, starts[steps[visits_[0]]], rows.width)
+    kept = targets[order].astype(values.dtype), weights, steps
+    return Layout(columns, values, starts, *kept, *visits_, first, lists, dense)
+
+
+def _list_columns(columns: Array, bounds: Array, width: int) -> tuple[Array, Array, Array, bool]:
+    """The columns of each visit; and cells as the layout has them (see `arrays.Layout`)."""
+    from semicyclic.method import layout
+
+    visits_, cells = len(bounds) - 1, len(columns)
+    # By ratio: listing columns in order scans all of them in every visit.
+    dense = visits_ * width <= SCAN * cells
+    kind = _whole(width + 1)
+    most = np.diff(bounds).clip(max=width) + 1
+    local = columns if dense else np.empty(cells, _whole(int(most.max())))
+    first = np.zeros(visits_ + 1, np.int64)
+
+    def job(span: tuple[int, int]) -> Array:
+        lists = np.empty(int(most[span[0] : span[1]].sum()) + 1, kind)
+        if dense:
+            used = layout.list_columns(columns, bounds, width, span, lists, first)
+        else:
+            used = layout.number_columns(columns, bounds, width, span, lists, first, local)
+        return lists[: int(used)]
+
+    parts = _in_parallel(job, visits_, cells)
+    # Each part has counted from 0.
+    ends = np.linspace(0, visits_, len(parts) + 1).astype(np.int64)
+    for part, (low, high) in enumerate(pairwise(ends.tolist())):
+        if part:
+            first[low + 1 : high + 1] += first[low]
+    return local, first, np.concatenate(parts), dense
+
+
+def _whole(limit: int) -> Any:
+    """The smallest type for whole numbers below `limit`."""
+    return np.uint16 if limit <= 2**16 else np.uint32
+
+
+def _in_parallel(job: Callable[[tuple[int, int]], Any], count: int, cells: int) -> list[Any]:
+    """Do a job for the ranges of `count` things, one for each thread; the results in order."""
+    threads = min(os.cpu_count() or 1, count) if cells >= MANY else 1
+    spans = list(pairwise(np.linspace(0, count, threads + 1).astype(np.int64).tolist()))
+    if threads == 1:
+        return [job(span) for span in spans]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(job, spans))

@@ -1,21 +1,19 @@
 """From settings to a run that has learnt nothing yet: what stays the same while it learns."""
 
 from math import inf, isfinite
-from types import ModuleType
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method import step as steps
+from semicyclic.method.arrays import Plan, first_state
 from semicyclic.method.average import hedged_models, one_model
 from semicyclic.method.basis import Basis
-from semicyclic.method.bets import Bets
-from semicyclic.method.hedge import AdaHedge, Prod
+from semicyclic.method.hedge import AdaHedge, Bets, Prod
+from semicyclic.method.log import Log
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import Packed
-from semicyclic.method.readout import Log
-from semicyclic.method.record import Plan, Running, first_state
 from semicyclic.method.run import Reservoir, Run
 from semicyclic.method.step import ADAGRAD, DUAL, Step
 
@@ -31,15 +29,13 @@ class Settings(TypedDict, total=False):
     step_size: a number, or a rule of `step`: paper, tight, dual_averaging, adagrad.
     batch_size: rows a step, 128 unless given. A minibatch never crosses a visit.
     radius: B; project onto the ball ||w|| <= B after every step.
-    target: the share of each block in the objective, where it is not its share of the
-        steps: gradients in block i are multiplied by target_i / share_i (SPEC F2).
+    target: the share of each block in the objective, if it is not its share of the steps: gradients in
+        block i are multiplied by target_i / share_i, both among the blocks of i's own chain.
     start: the first iterate [C, d+1], zero unless given; or one for each chain [chains, C, d+1].
     classes: the labels' classes, where the rows may not hold them all.
     memory: bytes for what is kept per visit, 256 MB unless given.
     ended: False if rows will follow by `more`: an unfilled minibatch waits for them.
-    running: keep every block's mean at hand, for read-outs in the midst of a long stream.
     reservoir: a generator; keeps a random iterate per block for `Run.random`.
-    engine: `method.kernels` (compiled, the default) or `method.chain` (plain NumPy).
     """
 
     loss: Loss
@@ -51,9 +47,7 @@ class Settings(TypedDict, total=False):
     classes: tuple[Any, ...]
     memory: int
     ended: bool
-    running: bool
     reservoir: np.random.Generator
-    engine: ModuleType
 
 
 class Chains(NamedTuple):
@@ -93,12 +87,8 @@ def first_run(packed: Packed, chains: Chains, counts: Array | None, settings: Se
         reservoir = Reservoir(settings["reservoir"], kept, np.zeros(member.models, np.int64))
     if reservoir is not None and chains.hedge is not None and reservoir.rng is chains.hedge.coin:
         raise ValueError("coin= and reservoir= must be two generators: a cut stream would mix up one")
-    state = first_state(plan, vectors)
-    log = Log(plan, vectors.copy(), state.squares.copy(), settings.get("memory", MEMORY), experts=len(plans))
-    if settings.get("running", False):
-        log.tables = True
-        slots = len(plan.chain)
-        log.running = Running(np.zeros((slots, *shape[1:]), vectors.dtype), np.zeros(slots))
+    state = first_state(plan, vectors, packed.blocks)
+    log = Log(plan, vectors.copy(), settings.get("memory", MEMORY), experts=len(plans))
     return Run(
         log=log,
         state=state,
@@ -188,10 +178,13 @@ def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settin
         raise ValueError("adaptive steps are projected onto a box, not a ball: use step.adagrad(box=...)")
     if step.rule == DUAL and "start" in settings:
         raise ValueError("dual averaging starts from zero: leave out start=")
-    emphasis, spread = _emphasis(packed, counts, settings)
+    emphasis = np.ones(packed.blocks)
+    if "target" in settings:
+        emphasis = _emphasis(basis, packed.blocks, counts, settings)
     totals: list[float | None] = [None] * basis.chains
     if counts is not None:
-        totals = list(np.bincount(basis.chain, counts, basis.chains) * spread)
+        # T steps whose gradients are multiplied by c_t count as sum_t c_t^2.
+        totals = list(np.bincount(basis.chain, counts * emphasis**2, basis.chains))
     return Plan(
         loss=packed.loss.code,
         level=packed.loss.level,
@@ -208,21 +201,25 @@ def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settin
     )
 
 
-def _emphasis(packed: Packed, counts: Array | None, settings: Settings) -> tuple[Array, float]:
-    """c_i = pi_i / alpha_i, and chi = sum_i pi_i^2 / alpha_i, by which T grows (SPEC F2)."""
-    if "target" not in settings:
-        return np.ones(packed.blocks), 1.0
+def _emphasis(basis: Basis, blocks: int, counts: Array | None, settings: Settings) -> Array:
+    """c_i = pi_i / alpha_i: target share over share of the steps, both among the blocks of i's own chain.
+
+    A chain that has one block to itself has nothing to weigh: its c is 1.
+    """
     if counts is None:
         raise ValueError("target= needs to know the blocks' shares, which a stream does not tell")
     target = np.asarray(settings["target"], dtype=np.float64)
-    if target.shape != (packed.blocks,) or (target < 0).any() or not np.isclose(target.sum(), 1.0):
-        raise ValueError(f"target must be {packed.blocks} shares that sum to 1, one for each block")
-    share = counts / counts.sum()
-    unseen = np.flatnonzero((target > 0) & (share == 0))
+    if target.shape != (blocks,) or (target < 0).any() or not np.isclose(target.sum(), 1.0):
+        raise ValueError(f"target must be {blocks} shares that sum to 1, one for each block")
+    unseen = np.flatnonzero((target > 0) & (counts == 0))
     if len(unseen):
         raise ValueError(f"block {unseen[0]} is never visited: its target share must be 0")
-    emphasis = np.divide(target, share, out=np.zeros_like(target), where=share > 0)
-    return emphasis, float(target @ emphasis)
+    wanted, steps_ = (np.bincount(basis.chain, each)[basis.chain] for each in (target, counts))
+    emphasis = np.ones(blocks)
+    # A chain whose blocks all have the target 0 does not count, and runs as it would without one.
+    weighed = (wanted > 0) & (counts > 0)
+    emphasis[weighed] = (target / wanted)[weighed] / (counts / steps_)[weighed]
+    return emphasis
 
 
 def _set_start(vectors: Array, basis: Basis, plan: Plan, start: Array) -> None:

@@ -1,359 +1,177 @@
-"""The log of a run, and the models read out of it.
+"""Compiled: models as weighted sums over the records of a run.
 
-A log keeps a run's records within a budget of memory. When they outgrow it, the older half of
-its cycles is dropped; of those only each block's mean and last iterate remain.
+A read-out gives model q the weight a on the mean of a record and l on the iterate after it. With V_0 the
+vectors before the first record, and dV and dm the changes a record holds (see `arrays.Records`),
+
+    iterate after record r    scale_r sum_a c_a V_r,        V_r = V_{r-1} + dV_r
+    mean of record r          (mass_r / weight_r) sum_a c_a V_{r-1} + dm_r,
+
+so every model is a weighted sum of V_0 and of changes. There are two ways to add them up. `walk` follows V
+through the records and adds whole iterates to the models: its cost is records x columns. `sweep` adds every
+change to all models at once, by the weight of all later iterates, which `look_back` finds: its cost is
+changes x models.
 """
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from semicyclic.method.average import Mean, Picks, Table, block_lasts, block_means, merge, own_models
-from semicyclic.method.frames import Frames, frames_of
-from semicyclic.method.record import ByColumn, Layout, Page, Plan, Running
-from semicyclic.method.step import ADAGRAD
-from semicyclic.method.tally import Tally, first_tally, tally_on
+from semicyclic.method.arrays import Plan, Records
+from semicyclic.method.jit import jit
 
-Array = npt.NDArray[Any]
-
-# How many entries the table of what each change adds to each model may have.
-SHARES = 1 << 24
-# Below this many cells threads cost more than they save.
-MANY = 1 << 16
-# A table is held by its frames where it is so many times larger.
-LEAN = 4
+# Changes are swept up in tiles of 2^13 columns, which stay in the cache; packing orders a visit's columns so.
+TILE_BITS = 13
 
 
-@dataclass
-class Past:
-    """What remains of dropped records: each block's mean, weight, last iterate and losses.
+@jit
+def look_back(plan: Plan, records: Records, picks: Any, carry: Any, later: Any, needed: Any) -> Any:
+    """The weight of every change in every model, going backwards through the records.
 
-    last: of hedged chains, each one's times its probability by then.
-    order: which of the `count` records dropped was each block's last; -1 where it had none.
-    tally: what a certificate needs to know.
+    picks: (first, model, mean, last): record k = r * E + e has the entries first[k]:first[k+1].
+    carry: [vectors, Q] the weight that later records give to each vector; it is brought to the first record.
+    later: [R * E, A, Q] what a change of the a-th active vector adds to each model.
+    needed: [R * E] whether it adds anything to any model.
     """
-
-    mean: Array
-    last: Array
-    weight: Array
-    cycle: Array
-    loss: Array
-    rows: Array
-    order: Array
-    count: int
-    tally: Tally
-
-
-@dataclass
-class Kept:
-    """A page in the log: its records' places, and for a trace the rows it goes with."""
-
-    page: Page
-    cycle: Array
-    block: Array
-    layout: Layout | None = None
-    steps: tuple[int, int] = (0, 0)
-    turned: dict[tuple[int, int], ByColumn] = field(default_factory=dict)
-    # A table's means and ends as frames, once they were needed: to be written, or to save memory.
-    film: Frames | None = None
-
-    def nbytes(self) -> int:
-        """What keeping this page costs, the rows of a trace by row and by column included."""
-        if self.is_lean:
-            return self.page.nbytes() + self.filmed().nbytes
-        if self.layout is None:
-            return self.page.nbytes()
-        return self.page.nbytes() + int(trace_bytes(self.layout, *self.steps))
-
-    @property
-    def is_lean(self) -> bool:
-        """Whether a table is held by its frames alone."""
-        return self.film is not None and not self.page.is_table
-
-    @property
-    def is_table(self) -> bool:
-        return self.page.is_table or self.is_lean
-
-    def filmed(self) -> Frames:
-        """Means and ends in turn, as frames: a column that did not move is not held again."""
-        if self.film is None:
-            both = np.stack([self.page.mean, self.page.after], axis=1)
-            self.film = frames_of(both.reshape(-1, *both.shape[2:]))
-        return self.film
-
-    def table(self) -> tuple[Array, Array]:
-        """The mean and the end of every record."""
-        if not self.is_lean:
-            return self.page.mean, self.page.after
-        film = self.filmed()
-        both = film.table().reshape(-1, 2, *film.shape[1:])
-        return both[:, 0], both[:, 1]
-
-    def lean(self) -> "Kept":
-        """The same table by its frames alone, where that is much smaller."""
-        if not self.page.is_table or self.filmed().nbytes > self.page.nbytes() // LEAN:
-            return self
-        none = self.page.mean[:0]
-        return replace(self, page=self.page._replace(mean=none, after=none))
-
-    def by_column(self, width: int, intercept: bool) -> ByColumn:
-        """The rows by column, found once for all runs on the same packed rows."""
-        if self.steps not in self.turned:
-            from semicyclic.method.replay import turn
-
-            self.turned[self.steps] = ByColumn(*turn(self.layout, self.steps, width, intercept))
-        return self.turned[self.steps]
+    first, model, mean, last = picks
+    experts = records.weight.shape[1]
+    blocks = len(plan.chain) // experts
+    for r in range(len(records.block) - 1, -1, -1):
+        for e in range(experts):
+            k, slot = r * experts + e, e * blocks + records.block[r]
+            chain = plan.chain[slot]
+            if records.fold[r, e] != 1.0:
+                for vector in range(len(carry)):
+                    if plan.owner[vector] == chain:
+                        for q in range(carry.shape[1]):
+                            carry[vector, q] *= records.fold[r, e]
+            weight = records.weight[r, e]
+            whole = records.mass[r, e] / weight if weight > 0.0 else 0.0
+            needed[k] = False
+            for a in range(plan.active.shape[1]):
+                vector = plan.active[slot, a]
+                if vector < 0:
+                    continue
+                c = plan.coefficient[slot, a]
+                for p in range(first[k], first[k + 1]):
+                    carry[vector, model[p]] += last[p] * records.scale[r, e] * c
+                for q in range(carry.shape[1]):
+                    later[k, a, q] = carry[vector, q]
+                    needed[k] |= carry[vector, q] != 0.0
+                for p in range(first[k], first[k + 1]):
+                    carry[vector, model[p]] += mean[p] * whole * c
+            needed[k] |= first[k + 1] > first[k]
 
 
-def trace_bytes(layout: Layout, first: int, last: int | Array) -> Array:
-    """What the rows of steps first..last-1 take, by row and by column."""
-    begin, end = layout.steps[first], layout.steps[last]
-    item = layout.values.itemsize
-    a_cell = layout.columns.itemsize + item + 4 + item
-    a_row = 8 + 4 + 4 + item
-    return np.asarray((layout.starts[end] - layout.starts[begin]) * a_cell + (end - begin) * a_row)
+@jit
+def sweep(plan: Plan, records: Records, picks: Any, weights: Any, out: Any, low: Any, tiles: Any) -> Any:
+    """Add the changes in the tiles tiles[0]..tiles[1]-1 to out [C, d+1, models], from model `low` on.
 
-
-@dataclass
-class Log:
-    """The records of a run in order, oldest first, within `budget` bytes.
-
-    start, squares: the vectors, and AdaGrad's sums, as they were before the first record kept.
-    experts: how many chains are hedged; each has its own pages, one after another.
-    running: each block's mean over the whole run, where it is kept.
-    tables: whether records are always tables, and running means always kept.
+    weights: what `look_back` found, `later` and `needed`.
     """
+    first, model, mean, _ = picks
+    later, needed = weights
+    lists, listed, widths, changes = records.lists, records.listed, records.width, records.changes
+    begins, steps, block, active = records.begin, records.steps, records.block, plan.active
+    count, experts = records.weight.shape
+    blocks = len(plan.chain) // experts
+    outputs, width, stride = out.shape
+    flat, shares = out.ravel(), later.ravel()
+    models = np.uint64(later.shape[2])
+    at = listed.copy()
+    for tile in range(tiles[0], tiles[1]):
+        for r in range(count):
+            stop = listed[r] + widths[r]
+            begin = at[r] if tile > tiles[0] else _find_tile(lists, at[r], stop, tile)
+            end = _find_tile(lists, begin, stop, tile + 1)
+            at[r] = end
+            for e in range(experts):
+                k, slot = r * experts + e, e * blocks + block[r]
+                if not needed[k] or end == begin:
+                    continue
+                place = begins[r, e] + (begin - listed[r]) * outputs
+                for a in range(active.shape[1]):
+                    if active[slot, a] < 0:
+                        continue
+                    share = np.uint64((k * active.shape[1] + a) * later.shape[2])
+                    for c in range(outputs):
+                        for p in range(begin, end):
+                            change = changes[place + (p - begin) * outputs + c]
+                            to = np.uint64((c * width + np.int64(lists[p])) * stride + low)
+                            for q in range(models):
+                                flat[to + q] += change * shares[share + q]
+                    place += widths[r] * outputs
+                if steps[r] > 1.0:
+                    for entry in range(first[k], first[k + 1]):
+                        part = changes.dtype.type(mean[entry])
+                        for c in range(outputs):
+                            for p in range(begin, end):
+                                change = changes[place + (p - begin) * outputs + c]
+                                row = (c * width + np.int64(lists[p])) * stride + low
+                                flat[np.uint64(row + model[entry])] += part * change
 
-    plan: Plan
-    start: Array
-    squares: Array
-    budget: int
-    experts: int = 1
-    pages: list[Kept] = field(default_factory=list)
-    size: int = 0
-    past: Past | None = None
-    running: Running | None = None
-    tables: bool = False
 
-    def append(self, kept: list[Kept]) -> None:
-        """Keep a page of every expert, and drop old cycles if that is too much."""
-        self.pages += kept
-        self.size += sum(page.nbytes() for page in kept)
-        if self.tables and self.size > self.budget:
-            self.pages = [page.lean() for page in self.pages]
-            self.size = sum(page.nbytes() for page in self.pages)
-        if len(self.pages) > self.experts and self.size > self.budget:
-            self._drop()
-
-    def copy(self) -> "Log":
-        running = None if self.running is None else Running(*(each.copy() for each in self.running))
-        return replace(self, pages=[*self.pages], running=running)
-
-    def column(self, name: str) -> Array:
-        """A number of every record kept, such as its `loss`."""
-        return np.concatenate([getattr(kept.page, name) for kept in self.pages] or [np.zeros(0)])
-
-    def table(self) -> Table:
-        """Cycle, block and weight of every record kept, and what it has to do with a hedge."""
-        none = [np.zeros(0, np.int64)]
-        slot = np.concatenate([*none, *(kept.block for kept in self.pages)])
-        return Table(
-            np.concatenate([*none, *(kept.cycle for kept in self.pages)]),
-            slot,
-            self.column("weight"),
-            self.column("force"),
-            slot // (len(self.plan.chain) // self.experts),
-        )
-
-    def tally(self) -> Tally:
-        """By block, what a certificate needs to know of all steps so far."""
-        slots = len(self.plan.chain)
-        before = first_tally(slots) if self.past is None else self.past.tally
-        columns = (self.column(name) for name in ("steps", "step_loss", "most", "spread"))
-        return tally_on(before, self.table().block, *columns)
-
-    def combine(self, picks: Picks, models: int) -> Array:
-        """[models, d+1, C] the weighted sums of records that `picks` describes."""
-        if self.pages and not self.pages[0].is_table:
-            return self._replay(picks, models)[0]
-        from semicyclic.method.replay import combine_table
-
-        out = np.zeros((models, *self.start.shape[1:]))
-        begin = 0
-        for kept in self.pages:
-            inside = (picks.record >= begin) & (picks.record < begin + len(kept.cycle))
-            part = Picks(*(column[inside] for column in picks))
-            if inside.any():
-                mean, after = (np.ascontiguousarray(each) for each in kept.table())
-                combine_table(mean, after, part._replace(record=part.record - begin), out)
-            begin += len(kept.cycle)
-        return out.astype(self.start.dtype)
-
-    def _replay(self, picks: Picks, models: int, *, ends: bool = False) -> tuple[Array, Array, Array]:
-        """Rebuild sums from a trace; also, where asked for, the vectors and squares at its end."""
-        order = np.argsort(picks.record, kind="stable")
-        record, model = picks.record[order], picks.model[order]
-        weight = self.column("weight")[record]
-        per_step = np.divide(picks.mean[order], weight, out=np.zeros(len(weight)), where=weight > 0)
-        held = per_step * self.column("mass")[record] + picks.last[order] * self.column("scale")[record]
-        first = np.searchsorted(record, np.arange(sum(len(kept.cycle) for kept in self.pages) + 1))
-        out = np.zeros((self.start.shape[2], self.start.shape[1], models), self.start.dtype)
-        # Models in portions, so that the table of what each change adds to each stays small.
-        portion = max(SHARES // (max(len(first), 1) * self.plan.active.shape[1]), 16)
-        for low in range(0, models, portion):
-            high = min(low + portion, models)
-            state = self._replay_models((first, model, held, per_step), (low, high), out, ends)
-        return out.transpose(2, 1, 0), *state
-
-    def _replay_models(
-        self, picks: Any, models: tuple[int, int], out: Array, ends: bool
-    ) -> tuple[Array, Array]:
-        from semicyclic.method.replay import (
-            DEED,
-            DEED_DOUBLE,
-            LANES,
-            look_ahead,
-            replay,
-            replay_pushes,
-            row_deeds,
-        )
-
-        plan, kind = self.plan, self.start.dtype
-        first, model, held, per_step = picks
-        ahead = np.zeros((len(self.start), models[1] - models[0]))
-        jobs = []
-        end = len(first) - 1
-        for kept in reversed(self.pages):
-            begin = end - len(kept.cycle)
-            own = slice(first[begin], first[end])
-            mine = first[begin : end + 1] - first[begin], model[own], held[own], per_step[own]
-            share = np.zeros((len(kept.cycle), plan.active.shape[1], ahead.shape[1]), kind)
-            tail = np.empty(len(kept.cycle))
-            beyond = ahead.copy()
-            head = look_ahead(plan, kept.block, kept.page.fold, mine[:3], models, ahead, share, tail)
-            jobs.append((kept, mine, (share, tail, head, beyond, *models)))
-            end = begin
-        if self.start.any():
-            out[:, :, models[0] : models[1]] += np.einsum("vjc,vq->cjq", self.start, ahead).astype(kind)
-        vectors, squares = self.start.copy(), self.squares.copy()
-        for kept, mine, weights in reversed(jobs):
-            adaptive = bool((plan.rule[plan.chain[kept.block[:1]]] == ADAGRAD).any())
-            # Where pushes count in proportion, no column needs to know its vectors.
-            plain = not adaptive and not ends
-            columns = kept.by_column(self.start.shape[1], plan.intercept > 0)
-            deeds = np.empty(len(columns.step), DEED if kind == np.float32 else DEED_DOUBLE)
-            until = kept.page.until.astype(kind)
-            gain = kept.page.gain.astype(kind)
-            records = kept.block, kept.page.fold, kept.page.record, until, gain
-            least = 0
-            if plain:
-                # A record walked through costs about what 64 models cost to add a push to,
-                # and a column has no more pushes than cells or records.
-                count = models[1] - models[0]
-                least = int(columns.first[-1]) + 1
-                if count > 64:
-                    least = 1 + 64 * len(kept.cycle) // count
-                pushed = np.zeros((len(kept.cycle), -(-count // LANES) * LANES), kind)
-                factors = plan.coefficient[kept.block]
-                pushed[:, :count] = np.einsum("ra,raq->rq", factors, weights[0])
-                norm = (plan.coefficient**2).sum(axis=1)[kept.block]
-                lags = (mine[3] * np.repeat(norm, np.diff(mine[0]))).astype(kind)
-                lagging = mine[0], mine[1], lags, *models
-            for output in range(len(out)):
-                row_deeds(kept.page, columns.step, output, adaptive, deeds)
-                held = vectors[:, :, output], squares[:, :, output]
-                if plain:
-                    job = partial(
-                        replay_pushes, columns, deeds, records[2:4], pushed, lagging, least - 1, out[output]
-                    )
-                    _in_parallel(columns.first, job)
-                if least <= columns.first[-1]:
-                    job = partial(
-                        replay, plan, columns, deeds, records, held, mine, weights, least, out[output]
-                    )
-                    _in_parallel(columns.first, job)
-        return vectors, squares
-
-    def _drop(self) -> None:
-        """Drop the pages of the older half of the cycles."""
-        cycles = np.unique(np.concatenate([kept.cycle for kept in self.pages]))
-        boundary = cycles[len(cycles) // 2]
-        # The experts' pages of the same steps are dropped together.
-        firsts = self.pages[:: self.experts]
-        older = [kept.cycle.max(initial=boundary - 1) < boundary for kept in firsts]
-        count = min(max(older.index(False) if False in older else len(older), 1), len(firsts) - 1)
-        self.fold(count * self.experts)
-
-    def fold(self, count: int) -> None:
-        """Fold the oldest pages into the past: of their records each block's mean and last iterate remain."""
-        old = replace(self, pages=self.pages[:count], past=None, running=None)
-        table, blocks = old.table(), len(self.plan.chain)
-        member = own_models(blocks)
-        means, lasts = block_means(table, member), block_lasts(table, member)
-        lasts = lasts._replace(model=lasts.model + blocks)
-        both = Picks(*(np.concatenate(pair) for pair in zip(means, lasts, strict=True)))
-        if self.pages[0].is_table:
-            found = old.combine(both, 2 * blocks)
+@jit
+def _find_tile(lists: Any, low: Any, high: Any, tile: Any) -> Any:
+    """Where in lists[low:high], which is ordered by tile, this tile or a later one begins."""
+    while low < high:
+        middle = (low + high) // 2
+        if lists[middle] >> TILE_BITS < tile:
+            low = middle + 1
         else:
-            found, self.start, self.squares = old._replay(both, 2 * blocks, ends=True)
-        latest = np.full(blocks, np.iinfo(np.int64).min)
-        np.maximum.at(latest, table.block, table.cycle)
-        order = np.full(blocks, -1)
-        np.maximum.at(order, table.block, np.arange(len(table.block)))
-        new = Past(
-            mean=found[:blocks],
-            last=found[blocks:],
-            weight=np.bincount(table.block, table.weight, blocks),
-            cycle=latest,
-            loss=np.bincount(table.block, old.column("loss"), blocks),
-            rows=np.bincount(table.block, old.column("rows"), blocks),
-            order=order,
-            count=len(table.block),
-            tally=self.past.tally if self.past is not None else first_tally(blocks),
-        )
-        new.tally = replace(old, past=new).tally()
-        self.past = new if self.past is None else _join(self.past, new)
-        self.pages = self.pages[count:]
-        self.size = sum(kept.nbytes() for kept in self.pages)
+            high = middle
+    return low
 
 
-def _in_parallel(first: Array, job: Callable[[tuple[int, int]], object]) -> None:
-    """Do a job for all columns, in as many ranges as there are cores.
-
-    Columns do not touch each other, so the result has the same bits for any number.
-    """
-    cores = os.cpu_count() or 1
-    width = len(first) - 1
-    cuts = np.searchsorted(first, np.linspace(0, first[-1], 4 * cores + 1)[1:-1]).tolist()
-    bounds = [0, *cuts, width]
-    spans = [(low, high) for low, high in pairwise(bounds) if low < high]
-    if cores == 1 or first[-1] < MANY:
-        for span in spans:
-            job(span)
-        return
-    with ThreadPoolExecutor(cores) as pool:
-        list(pool.map(job, spans))
-
-
-def _join(a: Past, b: Past) -> Past:
-    """Two pasts in a row: means merge by weight, the later iterate is the last."""
-    pairs = [merge(Mean(a.mean[i], a.weight[i]), Mean(b.mean[i], b.weight[i])) for i in range(len(a.weight))]
-    later = b.order >= 0
-    return Past(
-        np.stack([mean.value for mean in pairs]).astype(a.mean.dtype),
-        np.where(later[:, None, None], b.last, a.last),
-        a.weight + b.weight,
-        np.maximum(a.cycle, b.cycle),
-        a.loss + b.loss,
-        a.rows + b.rows,
-        np.where(later, a.count + b.order, a.order),
-        a.count + b.count,
-        b.tally,
-    )
+@jit
+def walk(plan: Plan, records: Records, picks: Any, vectors: Any, out: Any) -> Any:
+    """Add whole iterates to out [models, d+1, C], bringing `vectors` from before the records to their end."""
+    first, model, mean, last = picks
+    lists, listed, widths, changes = records.lists, records.listed, records.width, records.changes
+    begins, steps, block, active = records.begin, records.steps, records.block, plan.active
+    weights, masses, scales, folds = records.weight, records.mass, records.scale, records.fold
+    coefficients = plan.coefficient
+    count, experts = weights.shape
+    blocks = len(plan.chain) // experts
+    kind = vectors.dtype.type
+    outputs = np.uint64(vectors.shape[2])
+    size = np.uint64(vectors.shape[1] * vectors.shape[2])
+    v, rows = vectors.ravel(), out.ravel()
+    for r in range(count):
+        begin, width = np.uint64(listed[r]), np.uint64(widths[r])
+        for e in range(experts):
+            k, slot = r * experts + e, e * blocks + block[r]
+            place: Any = np.uint64(begins[r, e])
+            whole = masses[r, e] / weights[r, e] if weights[r, e] > 0.0 else 0.0
+            for a in range(active.shape[1]):
+                if active[slot, a] < 0:
+                    continue
+                here = np.uint64(active[slot, a]) * size
+                for entry in range(first[k], first[k + 1]):
+                    if mean[entry] != 0.0:
+                        part = kind(mean[entry] * whole * coefficients[slot, a])
+                        to = np.uint64(model[entry]) * size
+                        for j in range(size):
+                            rows[to + j] += part * v[here + j]
+                for c in range(outputs):
+                    for p in range(width):
+                        column = np.uint64(lists[begin + p])
+                        v[here + column * outputs + c] += changes[place + p * outputs + c]
+                for entry in range(first[k], first[k + 1]):
+                    if last[entry] != 0.0:
+                        part = kind(last[entry] * scales[r, e] * coefficients[slot, a])
+                        to = np.uint64(model[entry]) * size
+                        for j in range(size):
+                            rows[to + j] += part * v[here + j]
+                place += width * outputs
+            if steps[r] > 1.0:
+                for entry in range(first[k], first[k + 1]):
+                    part, to = kind(mean[entry]), np.uint64(model[entry]) * size
+                    for c in range(outputs):
+                        for p in range(width):
+                            column = np.uint64(lists[begin + p])
+                            rows[to + column * outputs + c] += part * changes[place + p * outputs + c]
+            if folds[r, e] != 1.0:
+                for vector in range(len(vectors)):
+                    if plan.owner[vector] == plan.chain[slot]:
+                        for j in range(size):
+                            v[np.uint64(vector) * size + j] *= kind(folds[r, e])

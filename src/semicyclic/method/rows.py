@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method.moments import instants
-from semicyclic.method.schedule import Located, Schedule
+from semicyclic.method.schedule import AnySchedule, Located, Schedule, as_schedule
 
 Array = npt.NDArray[Any]
 
@@ -132,33 +132,32 @@ class Rows:
         moved.cycle = None if cycle is None else _whole("cycle", cycle, len(self))
         return moved
 
-    def place(self, schedule: Schedule | int) -> Located:
+    def place(self, schedule: AnySchedule | int) -> Located:
         """(cycle, block) of each row; a whole number m stands for m numbered blocks."""
-        if self.when is not None and isinstance(schedule, Schedule):
-            return schedule.place(self.when)
-        if self.when is not None and isinstance(schedule, int) and schedule > 0:
-            raise ValueError(TIMES)  # one block would do for the blocks, not for the cycles
-        block = self.blocks_in(schedule)
+        held = as_schedule(schedule)
+        if self.when is not None:
+            if not isinstance(held, Schedule):
+                raise ValueError(TIMES)  # one block would do for the blocks, not for the cycles
+            return held.place(self.when)
+        block = self.blocks_in(held)
         if self.cycle is not None:
             return Located(self.cycle, block)
         return Located(np.r_[0, np.cumsum(np.diff(block) < 0)], block)
 
-    def blocks_in(self, schedule: Schedule | int) -> Array:
+    def blocks_in(self, schedule: AnySchedule | int) -> Array:
         """The block of each row."""
-        if not isinstance(schedule, Schedule | int) or schedule == 0:
-            raise ValueError(f"schedule={schedule!r}: give a Schedule, or the number of blocks")
-        blocks = schedule if isinstance(schedule, int) else schedule.blocks
+        held = as_schedule(schedule)
         if self.block is None:
             if self.when is None:
                 raise ValueError("these rows have neither when= nor block=: give one of them")
-            if schedule == 1:
-                return np.zeros(len(self), np.int64)  # there is one block, whatever the clock
-            if isinstance(schedule, int):
+            if isinstance(held, Schedule):
+                return held.place(self.when).block
+            if held.blocks > 1:
                 raise ValueError(TIMES)
-            return schedule.place(self.when).block
-        if self.block.min() < 0 or self.block.max() >= blocks:
-            row = int(((self.block < 0) | (self.block >= blocks)).argmax())
-            raise ValueError(f"row {row} is in block {self.block[row]}: there are 0 to {blocks - 1}")
+            return np.zeros(len(self), np.int64)  # there is one block, whatever the clock
+        if self.block.min() < 0 or self.block.max() >= held.blocks:
+            row = int(((self.block < 0) | (self.block >= held.blocks)).argmax())
+            raise ValueError(f"row {row} is in block {self.block[row]}: there are 0 to {held.blocks - 1}")
         return self.block
 
 

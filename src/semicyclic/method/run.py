@@ -9,15 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method import average
+from semicyclic.method.arrays import State
 from semicyclic.method.average import Mean, Member, Picks, Table, merge, one_model, own_models, shared
-from semicyclic.method.bets import Bets, Standing, standing
-from semicyclic.method.hedge import AdaHedge, Prod
+from semicyclic.method.hedge import AdaHedge, Bets, Prod, Standing, standing
+from semicyclic.method.log import Log
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.readout import Log
-from semicyclic.method.record import State
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import Schedule
+from semicyclic.method.schedule import AnySchedule, Schedule, as_schedule
 
 Array = npt.NDArray[Any]
 
@@ -58,7 +57,7 @@ class Run:
 
     log: Log
     state: State
-    schedule: Schedule | int
+    schedule: AnySchedule
     loss: Loss
     classes: tuple[Any, ...]
     batch_size: int
@@ -77,14 +76,14 @@ class Run:
     features: Any = None
 
     def __repr__(self) -> str:
-        table = self.log.table()
-        kept = f"{len(np.unique(table.cycle))} cycles kept" if len(table.cycle) else "nothing learnt"
+        cycle, _ = self.log.places()
+        kept = f"{len(np.unique(cycle))} cycles kept" if len(cycle) else "nothing learnt"
         return f"Run({self.blocks} blocks, {self.log.start.shape[1] - 1:,} columns, {self.loss!r}, {kept})"
 
     @property
     def blocks(self) -> int:
         """m, the number of blocks."""
-        return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
+        return self.schedule.blocks
 
     @property
     def _slots(self) -> int:
@@ -104,13 +103,12 @@ class Run:
         values, seen = self._read(average.block_lasts, self.member, through)
         past, experts = self.log.past, self.log.experts
         if past is not None:
-            blocks = self._slots // experts
-            for block in np.argsort(past.order[:blocks]):
+            blocks = self.log.blocks
+            for block in np.argsort(past.order):
                 model = int(self.member.model[block])
                 if past.order[block] >= 0 and not seen[model]:
-                    slots = block + blocks * np.arange(experts)
-                    values[model] = past.last[slots].sum(axis=0)
-            seen |= self.member.totals((past.order >= 0).astype(float)) > 0
+                    values[model] = past.last[block::blocks].sum(axis=0)
+            seen |= self.member.totals(np.tile(past.order >= 0, experts)) > 0
         return self._model((values, seen), "last()", through)
 
     def tail(self, cycles: int, *, through: int | None = None) -> Pluralistic:
@@ -159,34 +157,40 @@ class Run:
 
     # ------------------------------------------------------------ other cuts of one run
 
-    def coarser(self, schedule: Schedule | int, groups: Sequence[int] | None = None) -> "Run":
+    def coarser(self, schedule: AnySchedule | int, groups: Sequence[int] | None = None) -> "Run":
         """The same run seen through fewer, larger blocks, for any read-out.
 
         A coarser schedule must be nested in this one; or `groups` gives each block its group.
         """
-        count = schedule if isinstance(schedule, int) else schedule.blocks
+        held = as_schedule(schedule)
         if groups is None:
-            if isinstance(schedule, int) or isinstance(self.schedule, int):
+            if not isinstance(held, Schedule) or not isinstance(self.schedule, Schedule):
                 raise ValueError("numbered blocks do not tell how they nest: give groups=")
-            groups = self.schedule.nest(schedule).tolist()
+            groups = self.schedule.nest(held).tolist()
         group = np.asarray(groups, dtype=np.int64)
-        if group.shape != (self.blocks,) or group.min() < 0 or group.max() >= count:
-            raise ValueError(f"groups must give each of {self.blocks} blocks a number from 0 to {count - 1}")
-        blocks = np.arange(self._slots)
-        return self._seen_as(Member(blocks, group[self.member.model], np.ones(len(blocks)), count), schedule)
+        if group.shape != (self.blocks,) or group.min() < 0 or group.max() >= held.blocks:
+            raise ValueError(
+                f"groups must give each of {self.blocks} blocks a number from 0 to {held.blocks - 1}"
+            )
+        slots = np.arange(self._slots)
+        return self._seen_as(Member(slots, group[self.member.model], np.ones(len(slots)), held.blocks), held)
 
-    def soft(self, membership: npt.ArrayLike, schedule: Schedule | int) -> "Run":
+    def soft(self, membership: npt.ArrayLike, schedule: AnySchedule | int) -> "Run":
         """The same run, each block belonging to several models by shares (SPEC G3).
 
         membership: [blocks, models], rows summing to one.
         """
         share = np.asarray(membership, dtype=np.float64)
-        count = schedule if isinstance(schedule, int) else schedule.blocks
-        if share.shape != (self.blocks, count) or (share < 0).any() or not np.allclose(share.sum(axis=1), 1):
-            raise ValueError(f"membership must be distributions [{self.blocks}, {count}]")
-        return self._seen_as(shared(share), schedule)
+        held = as_schedule(schedule)
+        if (
+            share.shape != (self.blocks, held.blocks)
+            or (share < 0).any()
+            or not np.allclose(share.sum(axis=1), 1)
+        ):
+            raise ValueError(f"membership must be distributions [{self.blocks}, {held.blocks}]")
+        return self._seen_as(shared(share), held)
 
-    def _seen_as(self, member: Member, schedule: Schedule | int) -> "Run":
+    def _seen_as(self, member: Member, schedule: AnySchedule) -> "Run":
         if not self.single:
             raise ValueError("only the single chain can be cut anew: other chains need a run of their own")
         if self.member.models != self._slots:
@@ -201,24 +205,30 @@ class Run:
         log = self.log.copy()
         if log.pages:
             log.fold(len(log.pages))
-        # What follows is traced from here.
-        log.start, log.squares = self.state.vectors.copy(), self.state.squares.copy()
-        if not log.tables:
-            log.running = None
         return replace(self, log=log)
 
     # ---------------------------------------------------------------- progressive loss
 
     def progressive(self) -> Array:
-        """[m] the mean loss of each block's rows, each scored before it was learnt from."""
+        """[m] the mean loss of each block's rows, each scored before it was learnt from.
+
+        Of a hedged run it is the expected loss sum_e p^e f(w^e_t, z_t), which Theorem 4 bounds; the loss of
+        the mixture sum_e p^e w^e_t is at most that, by convexity.
+        """
         loss, rows = self.loss_sums()
-        # A consensus run has one model, but its loss still differs from block to block.
-        member = self.member if self.member.models == self.blocks else own_models(len(loss))
+        if self.member.models == self.blocks:
+            # Experts share the rows of a block: those of the first stand for all.
+            first = self.member.slot < len(loss)
+            slot, model, share = (column[first] for column in self.member[:3])
+            member = Member(slot, model, share, self.blocks)
+        else:
+            # A consensus run has one model, but its loss still differs from block to block.
+            member = own_models(len(loss))
         with np.errstate(invalid="ignore"):
             return np.asarray(member.totals(loss) / member.totals(rows))
 
     def progressive_loss(self) -> float:
-        """The mean loss of all rows, each scored before it was learnt from."""
+        """The mean loss of all rows, each scored before it was learnt from; see `progressive`."""
         loss, rows = self.loss_sums()
         return float(loss.sum() / rows.sum())
 
@@ -233,29 +243,18 @@ class Run:
 
         Of the visits kept: cycles dropped to save memory (`memory=`) count by block only.
         """
-        table = self.log.table()
-        first = np.flatnonzero(table.expert == 0)
-        place = np.stack([table.cycle[first], table.block[first]])
-        # A visit may have several records, and one for every chain of a hedge, in the same order.
-        begins = np.r_[True, (place[:, 1:] != place[:, :-1]).any(axis=0)][: len(first)]
+        place = np.stack(self.log.places())
+        # A visit may have several records.
+        begins = np.r_[True, (place[:, 1:] != place[:, :-1]).any(axis=0)][: place.shape[1]]
         number = np.cumsum(begins) - 1
-        loss, rows = np.zeros(number.max(initial=-1) + 1), np.zeros(number.max(initial=-1) + 1)
-        for expert in range(self.log.experts):
-            own = np.flatnonzero(table.expert == expert)
-            loss += np.bincount(number, self.log.column("loss")[own], len(loss))
-            rows += np.bincount(number, self.log.column("rows")[own], len(loss))
+        loss, rows = (np.bincount(number, self.log.column(name)) for name in ("loss", "rows"))
         cycle, block = place[:, begins]
         mean = np.divide(loss, rows, out=np.full(len(loss), np.nan), where=rows > 0)
         return Progress(cycle, block, mean, rows)
 
     def loss_sums(self) -> tuple[Array, Array]:
-        """By slot: the progressive losses of all rows summed, and the weight of these."""
-        blocks = self._slots
-        table = self.log.table()
-        loss = np.bincount(table.block, self.log.column("loss"), blocks)
-        rows = np.bincount(table.block, self.log.column("rows"), blocks)
-        past = self.log.past
-        return (loss, rows) if past is None else (loss + past.loss, rows + past.rows)
+        """[m] the progressive losses of the rows in each of the run's own blocks, and the weight of these."""
+        return self.log.losses()
 
     # ------------------------------------------------------------------------- inside
 
@@ -280,20 +279,13 @@ class Run:
 
     def _means(self, member: Member, through: int | None) -> tuple[Array, Array]:
         """Each model's mean over the records kept and the past, and which models have any."""
-        running = self.log.running
-        if running is not None and through is None:
-            if member.is_own:
-                # Shared, not copied: going on with a run works on a copy of its log.
-                return running.mean, running.weight > 0
-            nothing = [Mean(0 * running.mean[0], 0.0)] * member.models
-            return _merged(nothing, running.mean, running.weight, member)
         values, seen = self._read(average.block_means, member, through)
         past = self.log.past
         if past is None:
             return values, seen
         table = self._kept(through)
         used = np.maximum(table.weight, 0.0)
-        weight = member.totals(np.bincount(table.block, used, self._slots))
+        weight = member.totals(np.bincount(table.slot, used, self._slots))
         kept = [Mean(value, float(each)) for value, each in zip(values, weight, strict=True)]
         return _merged(kept, past.mean, past.weight, member)
 
@@ -312,7 +304,7 @@ class Run:
         cycle = self.log.table().cycle[picks.record]
         # Of a cycle that was dropped in part, what is left does not count.
         newest = np.full(self.member.models, np.iinfo(np.int64).min)
-        np.maximum.at(newest, self.member.model, past.cycle[self.member.block])
+        np.maximum.at(newest, self.member.model, past.cycle[self.member.slot % self.log.blocks])
         whole = cycle > newest[picks.model]
         models = np.flatnonzero(self.member.totals(past.weight))
         return [cycle[whole & (picks.model == model)] for model in models]
@@ -358,8 +350,8 @@ class Run:
 def _merged(first: list[Mean], mean: Array, weight: Array, member: Member) -> tuple[Array, Array]:
     """Means by block merged into each model's first; which models have any."""
     total = list(first)
-    for block, model, share in zip(member.block, member.model, member.share, strict=True):
-        if weight[block] > 0:
-            total[model] = merge(total[model], Mean(mean[block], float(share * weight[block])))
+    for slot, model, share in zip(member.slot, member.model, member.share, strict=True):
+        if weight[slot] > 0:
+            total[model] = merge(total[model], Mean(mean[slot], float(share * weight[slot])))
     values = np.stack([each.value for each in total]).astype(mean.dtype)
     return values, np.array([each.weight > 0 for each in total])

@@ -10,7 +10,6 @@ chain          any basis
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from types import ModuleType
 from typing import Any, Unpack, cast
 
 import numpy as np
@@ -23,7 +22,7 @@ from semicyclic.method.pack import Packed, pack
 from semicyclic.method.plan import Chains, Settings, first_run
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import Schedule
+from semicyclic.method.schedule import AnySchedule
 
 __all__ = [
     "Diverged",
@@ -45,24 +44,24 @@ ADAHEDGE = AdaHedge()
 Data = Rows | Packed | Iterable[Rows]
 
 
-def pluralistic(rows: Data, schedule: Schedule | int | None = None, **settings: Unpack[Settings]) -> Run:
+def pluralistic(rows: Data, schedule: AnySchedule | int | None = None, **settings: Unpack[Settings]) -> Run:
     """One chain through all blocks; read out one model per block (Theorem 3)."""
     return chain(rows, schedule, bases.single, **settings)
 
 
-def consensus(rows: Data, schedule: Schedule | int | None = None, **settings: Unpack[Settings]) -> Run:
+def consensus(rows: Data, schedule: AnySchedule | int | None = None, **settings: Unpack[Settings]) -> Run:
     """The same chain; every read-out is one model for all blocks."""
     return chain(rows, schedule, bases.single, plural=False, **settings)
 
 
-def separate(rows: Data, schedule: Schedule | int | None = None, **settings: Unpack[Settings]) -> Run:
+def separate(rows: Data, schedule: AnySchedule | int | None = None, **settings: Unpack[Settings]) -> Run:
     """A chain of its own for each block, which learns from that block only."""
     return chain(rows, schedule, bases.separate, **settings)
 
 
 def residual(
     rows: Data,
-    schedule: Schedule | int | None = None,
+    schedule: AnySchedule | int | None = None,
     *groupings: Iterable[int],
     **settings: Unpack[Settings],
 ) -> Run:
@@ -72,7 +71,7 @@ def residual(
 
 def hedged(
     rows: Data,
-    schedule: Schedule | int | None = None,
+    schedule: AnySchedule | int | None = None,
     *,
     chains: Sequence[Any] = (bases.single, bases.separate),
     hedge: AdaHedge | Prod = ADAHEDGE,
@@ -105,7 +104,7 @@ def hedged(
 
 def chain(
     rows: Data,
-    schedule: Schedule | int | None,
+    schedule: AnySchedule | int | None,
     basis: Any,
     *,
     plural: bool = True,
@@ -119,7 +118,7 @@ def chain(
     return _train(rows, schedule, Chains((basis,), (_step_size(settings),), plural=plural), settings)
 
 
-def _train(rows: Data, schedule: Schedule | int | None, chains: Chains, settings: Settings) -> Run:
+def _train(rows: Data, schedule: AnySchedule | int | None, chains: Chains, settings: Settings) -> Run:
     if not isinstance(rows, Rows | Packed | Iterable) or isinstance(rows, str | bytes | np.ndarray):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
     # A setting that is None is one that was not given.
@@ -134,7 +133,7 @@ def _train(rows: Data, schedule: Schedule | int | None, chains: Chains, settings
         if len(rows.cycle) == 0:
             return first_run(rows, chains, None, settings)
         run = first_run(rows, chains, rows.steps, settings)
-        return learn(run, rows, _engine(settings))
+        return learn(run, rows)
     if schedule is None:
         raise ValueError("give a schedule, such as Schedule.daily(6, zone='Europe/Paris')")
     batch_size = settings.get("batch_size", 128)
@@ -146,7 +145,7 @@ def _train(rows: Data, schedule: Schedule | int | None, chains: Chains, settings
         run = replace(first_run(packed, chains, packed.steps, settings), features=rows.features)
         if rows.when is not None:
             run = replace(run, latest=int(rows.when[-1]))
-        return learn(run, packed, _engine(settings))
+        return learn(run, packed)
     started: Run | None = None
     for part in rows:
         if not isinstance(part, Rows):
@@ -156,15 +155,15 @@ def _train(rows: Data, schedule: Schedule | int | None, chains: Chains, settings
         if started is None:
             empty = _pack(part, schedule, settings)
             started = replace(first_run(empty, chains, None, settings), features=part.features)
-        started = go_on(started, part, _engine(settings), batch_size=batch_size, ended=False)
+        started = go_on(started, part, batch_size=batch_size, ended=False)
     if started is None:
         raise ValueError("the stream has no parts")
     if not ended:
         return started
-    return go_on(started, None, _engine(settings), batch_size=batch_size, ended=True)
+    return go_on(started, None, batch_size=batch_size, ended=True)
 
 
-def more(run: Run, rows: Rows, *, ended: bool = True, engine: ModuleType | None = None) -> Run:
+def more(run: Run, rows: Rows, *, ended: bool = True) -> Run:
     """Go on with a run, which stays as it was: a new run that has learnt from these rows too.
 
     ended: whether the rows end here. If not, an unfilled minibatch waits for the next rows, and
@@ -174,12 +173,12 @@ def more(run: Run, rows: Rows, *, ended: bool = True, engine: ModuleType | None 
         raise ValueError("this is a coarser or soft view of a run: go on with the run itself")
     if not isinstance(rows, Rows):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
-    return go_on(_apart(run), rows, engine or _engine({}), batch_size=run.batch_size, ended=ended)
+    return go_on(_apart(run), rows, batch_size=run.batch_size, ended=ended)
 
 
-def ended(run: Run, *, engine: ModuleType | None = None) -> Run:
+def ended(run: Run) -> Run:
     """The run when no rows will follow: it has learnt from the unfilled minibatch too."""
-    return go_on(_apart(run), None, engine or _engine({}), batch_size=run.batch_size, ended=True)
+    return go_on(_apart(run), None, batch_size=run.batch_size, ended=True)
 
 
 def _apart(run: Run) -> Run:
@@ -199,15 +198,7 @@ def _step_size(settings: Settings) -> Any:
     return STEP_SIZE if given is None else given
 
 
-def _engine(settings: Settings) -> ModuleType:
-    if "engine" in settings:
-        return settings["engine"]
-    from semicyclic.method import kernels
-
-    return kernels
-
-
-def _pack(rows: Rows, schedule: Schedule | int, settings: Settings) -> Packed:
+def _pack(rows: Rows, schedule: AnySchedule | int, settings: Settings) -> Packed:
     return pack(
         rows,
         schedule,

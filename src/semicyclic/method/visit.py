@@ -1,93 +1,171 @@
-"""Compiled: the record of a visit, and the running mean of its block."""
+"""Compiled: the parts of a visit that `sgd` and `adagrad` share, inlined into both.
+
+If the layout is dense, a visit runs on the chain's vector in place, and its list says which columns it may
+touch. Otherwise these columns are gathered into a small array, in the order of the list, and scattered back
+at the end.
+
+Functions take arrays, not the tuples that hold them: taking an array out of a tuple in every step costs more
+than a step of a single row. Indices are unsigned, or each would first be tested for being negative.
+"""
 
 from typing import Any
 
 import numpy as np
 
-from semicyclic.method.jit import jit
-from semicyclic.method.record import Layout, Page, Plan, State
+from semicyclic.method.arrays import Layout, Records
+from semicyclic.method.jit import inline, jit
+from semicyclic.method.slopes import slopes
 
-
-@jit
-def open_record(page: Page, record: Any, visit: Any) -> Any:
-    page.visit[record] = visit
-    page.weight[record] = 0.0
-    page.mass[record] = 0.0
-    page.fold[record] = 1.0
-    page.loss[record] = 0.0
-    page.rows[record] = 0.0
-    page.steps[record] = 0.0
-    page.step_loss[record] = 0.0
-    page.most[record] = 0.0
-    page.spread[record] = 0.0
-    page.force[record] = 1.0
-
-
-@jit
-def note_loss(state: State, page: Page, record: Any, block: Any, loss: Any) -> Any:
-    """What a certificate needs to know of a step's loss."""
-    heard = state.heard
-    off = loss - heard[block, 1] / max(heard[block, 0], 1.0)
-    page.spread[record] += off * off
-    heard[block, 0] += 1.0
-    heard[block, 1] += loss
-    page.steps[record] += 1.0
-    page.step_loss[record] += loss
-    page.most[record] = max(page.most[record], loss)
-
-
-@jit
-def close_record(plan: Plan, state: State, page: Page, sums: Any, lag: Any, record: Any, block: Any) -> Any:
-    """Write the record's mean and end; clear the sums and the lag.
-
-    The sum of the iterates is `sums`, or mass * z - lag where they were not summed one by one:
-    from z_t = z_end - sum_{s>=t} dz_s follows sum_t a_t z_t = mass * z_end - sum_s until_s dz_s.
-    """
-    if len(page.mean) == 0:
-        return
-    held = plan.active[block]
-    kind = state.vectors.dtype.type
-    after = page.after[record].ravel()
-    after[:] = 0
-    for a in range(len(held)):
-        if held[a] >= 0:
-            factor = kind(plan.coefficient[block, a] * page.scale[record])
-            v = state.vectors[held[a]].ravel()
-            for j in range(len(v)):
-                after[j] += factor * v[j]
-    mean = page.mean[record].ravel()
-    weight = page.weight[record]
-    if weight == 0.0:
-        mean[:] = after
-    elif len(sums) > 0:
-        share = 1.0 / weight
-        for j in range(len(mean)):
-            mean[j] = share * sums[j]
-    else:
-        whole = kind(page.mass[record] / weight / page.scale[record])
-        share = kind(1.0 / weight)
-        behind = lag.ravel()
-        for j in range(len(mean)):
-            mean[j] = whole * after[j] - share * behind[j]
-    sums[:] = 0.0
-    lag[:] = 0
-
-
-@jit
-def merge_running(mean: Any, before: Any, added: Any, sums: Any, unit: Any) -> Any:
-    """Move a running mean of weight `before` towards `added` more; their sum is unit * sums."""
-    total = before + added
-    if total == 0.0:
-        return
-    keep = mean.dtype.type(before / total)
-    share = mean.dtype.type(unit / total)
-    for j in range(len(mean)):
-        mean[j] = keep * mean[j] + share * mean.dtype.type(sums[j])
+# Adding up whole iterates vectorises: it is faster than following the columns that change while it takes at
+# most so many additions per cell.
+SUMS_PER_CELL = 4
 
 
 @jit
 def longest_step(layout: Layout, span: Any) -> Any:
+    """The most rows of a step among steps span[0]..span[1]-1."""
     longest = np.int64(0)
     for t in range(span[0], span[1]):
         longest = max(longest, layout.steps[t + 1] - layout.steps[t])
     return longest
+
+
+@jit
+def longest_list(layout: Layout, span: Any) -> Any:
+    """The most columns of a visit among those of steps span[0]..span[1]-1."""
+    longest = np.int64(0)
+    visit = np.searchsorted(layout.visits, span[0], side="right") - 1
+    while visit < len(layout.block) and layout.visits[visit] < span[1]:
+        longest = max(longest, layout.first[visit + 1] - layout.first[visit])
+        visit += 1
+    return longest
+
+
+@inline
+def gather(vectors: Any, at: Any, lists: Any, listed: Any, n: Any, dense: Any, w: Any, to: Any) -> Any:
+    """Copy the columns of a visit from the vector at `at` to w[to:]; nothing if they are used in place."""
+    if not dense:
+        for k in range(n):
+            w[to + k] = vectors[at + np.uint64(lists[listed + k])]
+
+
+@inline
+def scatter(vectors: Any, at: Any, lists: Any, listed: Any, n: Any, dense: Any, w: Any, to: Any) -> Any:
+    """Copy the columns of a visit back."""
+    if not dense:
+        for k in range(n):
+            vectors[at + np.uint64(lists[listed + k])] = w[to + k]
+
+
+@inline
+def open_changes(w: Any, at: Any, lists: Any, listed: Any, n: Any, dense: Any, changes: Any, to: Any) -> Any:
+    """Keep the weights before the visit where its changes will be."""
+    if dense:
+        for k in range(n):
+            changes[to + k] = w[at + np.uint64(lists[listed + k])]
+    else:
+        for k in range(n):
+            changes[to + k] = w[at + k]
+
+
+@inline
+def score_minibatch(layout: Any, w: Any, at: Any, bias: Any, rows: Any, loss: Any, buffers: Any) -> Any:
+    """Score a minibatch by the weights w[at:] with the intercept w[bias], and find the slopes of its loss.
+
+    Returns the sum of the losses, the sum of the slopes, and the mean weight of the rows.
+    """
+    columns, values, starts, targets, row_weights = layout
+    score, slope, value = buffers
+    zero, one = np.uint64(0), np.uint64(1)
+    first, last = rows
+    count = last - first
+    start = w[bias]
+    for r in range(first, last):
+        total = start
+        for p in range(np.uint64(starts[r]), np.uint64(starts[r + one])):
+            total += w[at + np.uint64(columns[p])] * values[p]
+        score[r - first] = total
+    slopes(loss[0], loss[1], count, score, zero, targets, first, slope, zero, value)
+    weight = 1.0
+    if len(row_weights) > 0:
+        weight = 0.0
+        for r in range(count):
+            share = row_weights[first + r]
+            slope[r] *= share
+            value[r] *= share
+            weight += share
+        weight /= count
+    # In one loop, since each sum waits for its last addition.
+    here, tilt = 0.0, 0.0
+    for r in range(count):
+        here += value[r]
+        tilt += slope[r]
+    return here, tilt, weight
+
+
+@inline
+def close_changes(
+    w: Any, at: Any, lists: Any, listed: Any, n: Any, dense: Any, changes: Any, to: Any, means: Any
+) -> Any:
+    """Write V_after - V_before and, of several steps, the mean minus V_before; clear the sums.
+
+    means: whether there are several steps; whether `sums` holds the sum of the iterates, or their lag behind
+        the last one: from w_t = w_end - sum_{s >= t} dw_s it follows that
+        sum_t a_t w_t = (sum_t a_t) w_end - sum_s (sum_{t <= s} a_t) dw_s; the sums, where they begin and how
+        many there are; and the total weight sum_t a_t.
+    """
+    several, summing, sums, low, length, weight = means
+    share = sums.dtype.type(1.0 / weight if weight > 0.0 else 0.0)
+    if several:
+        mean = to + n
+        for k in range(n):
+            j = np.uint64(lists[listed + k]) if dense else k
+            before, after = changes[to + k], w[at + j]
+            if weight == 0.0:
+                changes[mean + k] = 0.0
+            elif summing:
+                changes[mean + k] = share * sums[low + j] - before
+            else:
+                changes[mean + k] = after - before - share * sums[low + j]
+            changes[to + k] = after - before
+            sums[low + j] = 0.0
+        if summing and dense:
+            # Columns that are not in the list were summed too.
+            for j in range(length):
+                sums[low + j] = 0.0
+    elif dense:
+        for k in range(n):
+            changes[to + k] = w[at + np.uint64(lists[listed + k])] - changes[to + k]
+    else:
+        for k in range(n):
+            changes[to + k] = w[at + k] - changes[to + k]
+
+
+@inline
+def close_expert(records: Records, record: Any, e: Any, to: Any, mass: Any, force: Any) -> Any:
+    """Write what is known of an expert's record, if it is not scaled."""
+    records.begin[record, e] = to
+    records.weight[record, e] = mass
+    records.mass[record, e] = mass
+    records.scale[record, e] = 1.0
+    records.fold[record, e] = 1.0
+    records.force[record, e] = force
+
+
+@inline
+def close_record(records: Records, state: Any, record: Any, visit: Any, block: Any, sums: Any) -> Any:
+    """Write what is known of a record's rows and steps; its visit stands in the place of its cycle.
+
+    sums: rows, loss, steps, and the steps' losses: sum, largest, squared distances.
+    """
+    rows, loss, steps, step_loss, most, spread = sums
+    records.cycle[record] = visit
+    records.block[record] = block
+    records.rows[record] = rows
+    records.loss[record] = loss
+    records.steps[record] = steps
+    records.step_loss[record] = step_loss
+    records.most[record] = most
+    records.spread[record] = spread
+    state.heard[block, 0] += steps
+    state.heard[block, 1] += step_loss

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method.bets import Bets
-from semicyclic.method.frames import DENSE, Frames
-from semicyclic.method.readout import Kept, Past
-from semicyclic.method.record import NUMBERS, Page, Running, State
+from semicyclic.method.arrays import Records, State
+from semicyclic.method.hedge import Bets
+from semicyclic.method.log import Past
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.tally import Tally
@@ -24,8 +23,7 @@ from semicyclic.store.safely import put
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
-KEY, VERSION = "semicyclic-run", 2
-FRAMES = ("kind", "first", "column", "value", "dense")
+KEY, VERSION = "semicyclic-run", 3
 ROWS = ("indptr", "indices", "values", "labels", "block", "cycle")
 PAST = ("mean", "last", "weight", "cycle", "loss", "rows", "order")
 
@@ -78,91 +76,55 @@ def _digest(text: str, arrays: Arrays) -> str:
 
 
 def run_arrays(run: Run) -> Arrays:
-    """The state of a run and its log, as arrays; only of runs that keep running means."""
+    """The state of a run and its log, as arrays."""
     log = run.log
-    if not log.tables or log.running is None:
-        raise ValueError("only a run with running=True can be kept")
     arrays = {f"state.{name}": array for name, array in run.state._asdict().items()}
-    arrays |= {f"running.{name}": array for name, array in log.running._asdict().items()}
-    arrays["latest"] = np.array([run.latest])
+    arrays |= {"start": log.start, "latest": np.array([run.latest])}
     if run.bets is not None:
         arrays |= {f"bets.{name}": array for name, array in run.bets._asdict().items() if name != "rule"}
     if log.past is not None:
         arrays |= {f"past.{name}": getattr(log.past, name) for name in PAST}
         arrays |= {f"past.tally.{name}": array for name, array in log.past.tally._asdict().items()}
-        arrays["past.count"] = np.array([log.past.count])
+        arrays["past.records"] = np.array([log.past.records])
     if run.pending is not None:
         arrays |= {f"pending.{name}": getattr(run.pending, name) for name in ROWS}
     return arrays | _pages(log.pages)
 
 
-def _pages(pages: list[Kept]) -> Arrays:
-    """All pages of a log in a few arrays: every record's numbers, and its mean and end as frames."""
-    films = [kept.filmed() for kept in pages]
-    whole = np.zeros(0, np.int64)
-    found = {
-        "records": np.array([len(kept.cycle) for kept in pages], np.int64),
-        "cells": np.array([len(film.column) for film in films], np.int64),
-        "lean": np.array([kept.is_lean for kept in pages], bool),
-        "visit": np.concatenate([whole, *(kept.page.visit for kept in pages)]),
-        "cycle": np.concatenate([whole, *(kept.cycle for kept in pages)]),
-        "block": np.concatenate([whole, *(kept.block for kept in pages)]),
-        "numbers": np.concatenate(
-            [np.zeros((NUMBERS, 0)), *(np.stack(kept.page[1 : 1 + NUMBERS]) for kept in pages)], axis=1
-        ),
-    }
-    if films:
-        found |= {name: np.concatenate([getattr(film, name) for film in films]) for name in FRAMES}
-    return {f"pages.{name}": array for name, array in found.items()}
+def _pages(pages: list[Records]) -> Arrays:
+    """All records of a log, each field as one array, and how much of it belongs to each page."""
+    sizes = [(len(page.cycle), len(page.lists), len(page.changes)) for page in pages]
+    fields = zip(Records._fields, zip(*pages, strict=True), strict=bool(pages))
+    found = {f"records.{name}": np.concatenate(parts) for name, parts in fields}
+    return found | {"pages": np.array(sizes, np.int64).reshape(-1, 3)}
 
 
-def _restored_pages(arrays: Arrays, shape: tuple[int, int]) -> Iterator[Kept]:
+def _restored_pages(arrays: Arrays) -> Iterator[Records]:
     """The pages that `_pages` made arrays of."""
-    held = {name.removeprefix("pages."): array for name, array in arrays.items() if name.startswith("pages.")}
-    at = cell = dense = 0
-    for number, records in enumerate(held["records"].tolist()):
-        own, frames = slice(at, at + records), slice(2 * at, 2 * (at + records))
-        cells = int(held["cells"][number])
-        kind = held["kind"][frames]
-        keys = int((kind == DENSE).sum())
-        film = Frames(
-            kind,
-            # Every film has one bound more than it has frames.
-            held["first"][2 * at + number : 2 * (at + records) + number + 1],
-            held["column"][cell : cell + cells],
-            held["value"][cell : cell + cells],
-            held["dense"][dense : dense + keys],
-            (2 * records, *shape),
+    ends = np.cumsum(arrays["pages"], axis=0)
+    for low, high in zip(ends - arrays["pages"], ends, strict=True):
+        # Two fields are flat, with a length of their own; the others have an entry for each record.
+        which = {"lists": 1, "changes": 2}
+        yield Records._make(
+            arrays[f"records.{name}"][low[which.get(name, 0)] : high[which.get(name, 0)]].copy()
+            for name in Records._fields
         )
-        # As it was held then: so memory runs out when it would have.
-        table = np.empty((0, 2, *shape), film.dtype)
-        if not held["lean"][number]:
-            table = film.table().reshape(records, 2, *shape)
-        none = np.empty((0, shape[1]), table.dtype), np.zeros(0), np.zeros(0), np.zeros(0, np.int64)
-        numbers = held["numbers"][:, own]
-        page = Page._make([held["visit"][own], *numbers, table[:, 0], table[:, 1], *none])
-        yield Kept(page, held["cycle"][own], held["block"][own], film=film)
-        at, cell, dense = at + records, cell + cells, dense + keys
 
 
 def restored(run: Run, arrays: Arrays) -> Run:
     """A run as it was kept, made from one that has learnt nothing but is told the same."""
-    log = replace(run.log, pages=[], past=None)
+    log = replace(run.log, start=_like(arrays["start"], run.log.start), past=None)
     state = State(*(_like(arrays[f"state.{name}"], getattr(run.state, name)) for name in State._fields))
-    assert log.running is not None
-    running = (_like(arrays[f"running.{name}"], getattr(log.running, name)) for name in Running._fields)
-    log.running = Running(*running)
     bets = run.bets
     if bets is not None:
         names = Bets._fields[1:]
         bets = Bets(bets.rule, *(_like(arrays[f"bets.{name}"], getattr(bets, name)) for name in names))
-    if "past.count" in arrays:
+    if "past.records" in arrays:
         tally = Tally(*(arrays[f"past.tally.{name}"].copy() for name in Tally._fields))
         held = {name: arrays[f"past.{name}"].copy() for name in PAST}
-        log.past = Past(**held, count=int(arrays["past.count"][0]), tally=tally)
-    shape = run.state.vectors.shape[1:]
-    log.pages = list(_restored_pages(arrays, (shape[0], shape[1])))
-    log.size = sum(kept.nbytes() for kept in log.pages)
+        log.past = Past(**held, records=int(arrays["past.records"][0]), tally=tally)
+    log.pages = list(_restored_pages(arrays))
+    log.size = sum(page.nbytes for page in log.pages)
     pending = None
     if "pending.indptr" in arrays:
         pending = object.__new__(Rows)

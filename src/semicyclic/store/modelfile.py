@@ -20,7 +20,7 @@ import numpy.typing as npt
 from semicyclic.method.frames import DENSE, DIFFERENT, Frames, frames_of, group_of
 from semicyclic.method.loss import by_name
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.schedule import Schedule
+from semicyclic.method.schedule import AnySchedule, Numbered, Schedule
 from semicyclic.store.safely import put
 
 Array = npt.NDArray[Any]
@@ -93,9 +93,8 @@ def _frames(model: Pluralistic, dtype: npt.DTypeLike | None) -> Frames:
 
 
 def _describe(model: Pluralistic, frames: Frames, tensors: dict[str, Array]) -> dict[str, Any]:
-    schedule = model.schedule if isinstance(model.schedule, int) else model.schedule.to_json()
     about = {
-        "schedule": schedule,
+        "schedule": model.schedule.to_json(),
         "loss": model.loss.name,
         "classes": list(model.classes),
         "fallback": list(model.fallback),
@@ -265,9 +264,8 @@ def _part(file: Any, name: str, span: slice, length: int) -> Array:
 
 def _settings(about: dict[str, Any]) -> dict[str, Any]:
     """All that a model has beside its weights."""
-    schedule = about["schedule"]
-    if type(schedule) is not int:
-        schedule = Schedule.from_json(schedule)
+    given = about["schedule"]
+    schedule: AnySchedule = Numbered(given) if type(given) is int else Schedule.from_json(given)
     loss, classes = by_name(about["loss"]), tuple(about["classes"])
     blocks, outputs, _ = about["shape"]
     if type(about["classes"]) is not list or not all(isinstance(c, str | int | float) for c in classes):
@@ -275,7 +273,7 @@ def _settings(about: dict[str, Any]) -> dict[str, Any]:
     fits = len(classes) in (0, loss.classes) and len(set(classes)) == len(classes)
     if outputs != loss.outputs or not fits:
         raise Unreadable(f"{outputs} output(s) and {len(classes)} classes do not go with loss {loss.name}")
-    if (schedule if isinstance(schedule, int) else schedule.blocks) != blocks:
+    if schedule.blocks != blocks:
         raise Unreadable(f"it has weights of {blocks} blocks for another schedule")
     fallback = tuple(about["fallback"])
     if not all(type(each) is int and 0 <= each < blocks for each in fallback):

@@ -113,11 +113,7 @@ class Job:
         rule = step.adagrad(size) if kind == "adaptive" else step.constant(size)
         codes = tuple(float(code) for code in range(loss.classes))
         empty = nothing(width, self.schedule, loss=loss, batch_size=self.batch_size, classes=codes)
-        settings: train.Settings = {
-            "step_size": rule,
-            "running": True,
-            "memory": self.budget(loss.outputs).records,
-        }
+        settings: train.Settings = {"step_size": rule, "memory": self.budget(loss.outputs).records}
         # Beside the candidates one chain is logged, for `what-if`.
         method = getattr(train, "pluralistic" if self.method == AUTO else self.method)
         run: Run = method(empty, **settings)

@@ -149,10 +149,9 @@ def losses_of(
         count = rows
         mean = np.divide(total, rows, out=np.full(blocks, np.nan), where=rows > 0)
     else:
-        tally = run.log.tally()
-        count, _, _, spread = (column.reshape(run.log.experts, -1).sum(axis=0) for column in tally)
-        loss, weight = (each.reshape(run.log.experts, -1).sum(axis=0) for each in run.loss_sums())
-        rows, mean = weight, np.divide(loss, weight, out=np.full(blocks, np.nan), where=weight > 0)
+        count, _, _, spread = run.log.tally()
+        loss, rows = run.loss_sums()
+        mean = np.divide(loss, rows, out=np.full(blocks, np.nan), where=rows > 0)
     margin = [
         NORMAL * sqrt(spread[i] / (count[i] * (count[i] - 1))) * scale if count[i] > 1 else None
         for i in range(blocks)

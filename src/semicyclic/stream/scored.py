@@ -10,6 +10,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.pack import encode
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
+from semicyclic.method.schedule import Numbered
 
 Array = npt.NDArray[Any]
 
@@ -29,7 +30,8 @@ class Scored(NamedTuple):
         """Score rows by the weights now in force in their blocks."""
         block = rows.blocks_in(run.schedule)
         here = np.unique(block)
-        now = Pluralistic(np.stack([iterate(run, int(each)).T for each in here]), len(here), run.loss)
+        weights = np.stack([iterate(run, int(each)).T for each in here])
+        now = Pluralistic(weights, Numbered(len(here)), run.loss)
         score = now.score(rows, block=np.searchsorted(here, block)).astype(np.float64)
         target, _ = encode(rows.labels, run.loss, run.classes or None)
         loss = np.asarray(run.loss.value(score, target), np.float64)

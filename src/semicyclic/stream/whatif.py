@@ -48,7 +48,7 @@ class Log(NamedTuple):
     @property
     def cycles(self) -> int:
         """How many cycles are kept."""
-        return len(np.unique(self.state.run.log.table().cycle))
+        return len(np.unique(self.state.run.log.places()[0]))
 
 
 def opened(folder: Path) -> Log:
@@ -70,7 +70,7 @@ def model_for(log: Log, wanted: Wanted) -> Pluralistic:
         run = run.coarser(_coarser(run, wanted.blocks))
     through = None
     if wanted.until is not None:
-        cycles = np.unique(log.state.run.log.table().cycle)
+        cycles = np.unique(log.state.run.log.places()[0])
         if not 0 <= wanted.until < len(cycles):
             raise ValueError(f"--until {wanted.until}: the log has {len(cycles)} cycles, 0 is the last")
         through = int(cycles[len(cycles) - 1 - wanted.until])

@@ -29,7 +29,7 @@ from semicyclic.adapters.flower.coding import record
 from semicyclic.adapters.flower.memory import changed, classes, dump, load
 from semicyclic.adapters.flower.rounds import Round
 from semicyclic.adapters.flower.selection import Directory, Profile
-from semicyclic.method.bets import Bets
+from semicyclic.method.hedge import Bets
 from semicyclic.store.safely import lock, put, put_text
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from flwr.app import ArrayRecord
 from semicyclic.adapters.flower.averages import Averages, Layout, Mean, merged
 from semicyclic.adapters.flower.chains import SHARED, Chains, Model
 from semicyclic.adapters.flower.models import BlockModels
-from semicyclic.method.bets import Bets
-from semicyclic.method.hedge import AdaHedge, Prod, in_play, learn_losses
+from semicyclic.method.hedge import AdaHedge, Bets, Prod, in_play, learn_losses
 from semicyclic.method.schedule import Schedule
 
 NDArray = npt.NDArray[Any]
@@ -76,9 +75,10 @@ class Learnt:
             for kind, name in moving
         ]
         if self.bets is not None and SHARED in moved and own in moved:
-            share = in_play(self.bets, block, None).tolist()
-            models = self.current[SHARED].values, self.current[own].values
-            closed.append(("hedged", self.averages["hedged"].record(place, zip(share, models, strict=True))))
+            share = np.zeros(2)
+            in_play(self.bets, block, -1.0, share)
+            models = zip(share.tolist(), (self.current[SHARED].values, self.current[own].values), strict=True)
+            closed.append(("hedged", self.averages["hedged"].record(place, models)))
             if losses is not None:
                 learn_losses(self.bets, block, losses)
         for kind, name in moving:

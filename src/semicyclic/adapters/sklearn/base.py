@@ -21,6 +21,7 @@ from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
+from semicyclic.method.schedule import Numbered
 from semicyclic.method.train import METHODS
 
 Array = npt.NDArray[Any]
@@ -153,7 +154,7 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
         """The model of every block, each by itself."""
         whole = self.to_model()
         return tuple(
-            replace(whole, held=whole.block_weights(block)[None], schedule=1, fallback=())
+            replace(whole, held=whole.block_weights(block)[None], schedule=Numbered(1), fallback=())
             for block in range(whole.blocks)
         )
 

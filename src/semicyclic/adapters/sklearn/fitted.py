@@ -18,6 +18,7 @@ from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
+from semicyclic.method.schedule import Numbered
 
 Array = npt.NDArray[Any]
 
@@ -79,7 +80,7 @@ class Fitted:
                 return run.mean()
             if average == "last":
                 return run.last()
-            cycles = len(np.unique(run.log.table().cycle))
+            cycles = len(np.unique(run.log.places()[0]))
             return run.tail(max(cycles // 2, 1) if average == "tail" else int(average))
 
     def _mixture(self, portfolio: Portfolio) -> Pluralistic:
@@ -99,8 +100,7 @@ class Fitted:
     def share(self) -> Array:
         """[m] each block's share of the rows."""
         _, rows = self.run_by_now.loss_sums()
-        by_block = rows.reshape(-1, self.calendar.blocks).sum(axis=0)
-        return np.asarray(by_block / by_block.sum())
+        return np.asarray(rows / rows.sum())
 
     @cached_property
     def answering(self) -> Pluralistic:
@@ -110,7 +110,7 @@ class Fitted:
             return model
         consensus = model.mixture(self.share).astype(model.held.dtype)
         weights = np.concatenate([model.weights, consensus[None]])
-        return replace(model, held=weights, schedule=model.blocks + 1)
+        return replace(model, held=weights, schedule=Numbered(model.blocks + 1))
 
     @cached_property
     def matrix(self) -> Matrix:

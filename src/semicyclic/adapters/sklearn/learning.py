@@ -21,13 +21,11 @@ from semicyclic.method.loss import Loss
 from semicyclic.method.pack import nothing, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import visits
 
 Array = npt.NDArray[Any]
 
-# A mean of each block is kept up to date where that costs at most so much per cell of the rows, and
-# beyond so many pages of records they are folded.
-KEPT, FREE, PAGES = 16, 1 << 20, 64
+# Beyond so many pages of records they are folded.
+PAGES = 64
 # Rows of a cycle where there is none.
 CYCLE = 32
 
@@ -57,8 +55,7 @@ def learn_all(how: How, given: Given, *, passes: int, rng: np.random.Generator |
         classes=given.classes or None,
         order=order,
     )
-    running = _is_cheap(len(packed.layout.block), rows, given.loss)
-    run = how.train(packed, running=running, **how.settings())
+    run = how.train(packed, **how.settings())
     say_what_is_unseen(calendar, placed, np.bincount(block, rows.weight, calendar.blocks))
     latest = -inf if placed.ticks is None else int(placed.ticks.max())
     return Fitted(run, calendar, how, latest=latest, sample=sample, portfolio=portfolio)
@@ -92,7 +89,7 @@ def learn_more(how: How, given: Given, fitted: Fitted | None) -> Fitted:
         run = _first_run(how, given, calendar, rows)
     else:
         run = fitted.run
-        if len(run.log.pages) > PAGES * run.log.experts and how.average in ("mean", "last"):
+        if len(run.log.pages) > PAGES and how.average in ("mean", "last"):
             run = run.folded()
     portfolio = None
     if how.method == AUTO:
@@ -147,13 +144,7 @@ def _first_run(how: How, given: Given, calendar: Calendar, rows: Rows) -> Run:
         intercept=how.fit_intercept,
         dtype=given.X.dtype,
     )
-    running = _is_cheap(len(visits(*rows.place(calendar.schedule)).block), rows, given.loss)
-    return how.train(empty, running=running, **how.settings())
-
-
-def _is_cheap(count: int, rows: Rows, loss: Loss) -> bool:
-    """Whether so many visits can afford to bring whole models up to date."""
-    return count * (rows.width + 1) * loss.outputs <= KEPT * len(rows.values) + FREE
+    return how.train(empty, **how.settings())
 
 
 def _placed(given: Given, calendar: Calendar) -> Placed:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from semicyclic import units
 from semicyclic.adapters.sklearn.tables import absent, picked
 from semicyclic.method.moments import instants
-from semicyclic.method.schedule import Schedule
+from semicyclic.method.schedule import AnySchedule, Numbered, Schedule, as_schedule
 from semicyclic.method.zone import zone_info
 
 Array = npt.NDArray[Any]
@@ -44,33 +44,35 @@ class Calendar:
     zone: that of times which name none.
     """
 
-    schedule: Schedule | int
+    schedule: AnySchedule
     names: tuple[Any, ...] = ()
     zone: str = "UTC"
 
     @property
     def blocks(self) -> int:
         """m, the number of blocks."""
-        return self.schedule if isinstance(self.schedule, int) else self.schedule.blocks
+        return self.schedule.blocks
 
     @property
     def labels(self) -> tuple[Any, ...]:
         """What to call each block."""
         if self.names:
             return self.names
-        return tuple(range(self.schedule)) if isinstance(self.schedule, int) else self.schedule.labels
+        return tuple(range(self.blocks)) if isinstance(self.schedule, Numbered) else self.schedule.labels
 
     def place(self, where: Where, rows: int) -> Placed:
         """The block of each of so many rows, and with times the cycle."""
         if where.timed:
             values = _length("when", where.values, rows)
-            return Placed(np.zeros(rows, np.int64)) if self.schedule == 1 else self._at_times(values)
+            return (
+                Placed(np.zeros(rows, np.int64)) if self.schedule == Numbered(1) else self._at_times(values)
+            )
         if np.ndim(where.values) == 0:
             where = where._replace(values=np.full(rows, where.values))
         return Placed(self._codes(_length("blocks", where.values, rows)))
 
     def _at_times(self, values: Any) -> Placed:
-        if isinstance(self.schedule, int):
+        if isinstance(self.schedule, Numbered):
             raise ValueError(
                 "these rows have times, and blocks were numbered when the estimator was fitted: give blocks="
             )
@@ -109,6 +111,8 @@ def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calenda
         schedule = units.schedule("schedule", schedule, zone or "UTC")
     if isinstance(schedule, list | tuple):
         return _named(where, [_plain(each) for each in schedule])
+    if isinstance(schedule, Numbered):
+        schedule = schedule.blocks
     whole = isinstance(schedule, int | np.integer) and not isinstance(schedule, bool)
     if schedule is not None and not isinstance(schedule, Schedule) and not (whole and schedule > 0):
         raise ValueError(
@@ -122,7 +126,7 @@ def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calenda
                 f"there are {count} blocks, and nothing tells the block of a row: name the column of X by "
                 "time_column= or block_column=, or give when= or blocks="
             )
-        return Calendar(1)
+        return Calendar(Numbered(1))
     if where.timed:
         if whole:
             raise ValueError(
@@ -132,7 +136,7 @@ def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calenda
         chosen = Schedule.daily(6, zone=zone or "UTC") if schedule is None else schedule
         return Calendar(chosen, zone=zone or chosen.zone)
     if schedule is not None:
-        return Calendar(int(schedule) if whole else schedule)
+        return Calendar(as_schedule(schedule))
     given = np.atleast_1d(np.asarray(where.values))
     numbers = whole_numbers(given)
     if numbers is not None:
@@ -140,14 +144,14 @@ def calendar_of(where: Where | None, schedule: Any, zone: str | None) -> Calenda
             raise ValueError(
                 "blocks are counted from 0, and there are less than a million: give names instead"
             )
-        return Calendar(int(numbers.max()) + 1)
+        return Calendar(Numbered(int(numbers.max()) + 1))
     if absent(where.values).any():
         raise ValueError("some rows have no block: leave them out when fitting")
     try:
         names = sorted({_plain(each) for each in given.tolist()})
     except TypeError:
         raise ValueError("the blocks are of several kinds: make them all texts or all numbers") from None
-    return Calendar(len(names), tuple(names))
+    return Calendar(Numbered(len(names)), tuple(names))
 
 
 def _named(where: Where | None, names: list[Any]) -> Calendar:
@@ -156,7 +160,7 @@ def _named(where: Where | None, names: list[Any]) -> Calendar:
         raise ValueError(f"schedule={names!r}: names of blocks go with block_column= or blocks=")
     if len(names) == 0 or len(set(names)) != len(names):
         raise ValueError(f"schedule={names!r}: give at least one name, all of them different")
-    return Calendar(len(names), tuple(names))
+    return Calendar(Numbered(len(names)), tuple(names))
 
 
 def zone_named(values: Any) -> str | None:

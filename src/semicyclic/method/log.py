@@ -1,0 +1,240 @@
+"""The records of a run, within a memory budget, and read-outs as weighted sums over them."""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method.arrays import BY_EXPERT, Plan, Records
+from semicyclic.method.average import Mean, Picks, Table, block_lasts, block_means, merge, own_models
+from semicyclic.method.tally import Tally, first_tally, tally_on
+
+Array = npt.NDArray[Any]
+
+# The weights of changes are kept in a table [records, active vectors, models]: with more than so many numbers
+# the models are read out in portions.
+WEIGHTS = 1 << 23
+# Below this many additions threads cost more than they save.
+MANY = 1 << 20
+# Up to so many iterates of a model are added in its own precision.
+MOST = 64
+# Models side by side are padded to a multiple of this, so that additions vectorise.
+LANES = 8
+
+
+class Past(NamedTuple):
+    """What is left of dropped records, by slot: mean, last iterate and weight; by block: cycle and losses.
+
+    last: of hedged experts, each one's iterate times its probability by then.
+    order: [m] the number of the block's last dropped record among all `records`; -1 if it has none.
+    """
+
+    mean: Array
+    last: Array
+    weight: Array
+    cycle: Array
+    loss: Array
+    rows: Array
+    order: Array
+    records: int
+    tally: Tally
+
+
+@dataclass
+class Log:
+    """The records of a run in order, oldest first, within `budget` bytes.
+
+    start: the vectors before the first record kept. past: what is left of records that were dropped.
+    """
+
+    plan: Plan
+    start: Array
+    budget: int
+    experts: int = 1
+    pages: list[Records] = field(default_factory=list)
+    size: int = 0
+    past: Past | None = None
+
+    @property
+    def blocks(self) -> int:
+        return len(self.plan.chain) // self.experts
+
+    def append(self, page: Records) -> None:
+        """Keep records, and drop old cycles if that is too much."""
+        self.pages.append(page)
+        self.size += page.nbytes
+        if len(self.pages) > 1 and self.size > self.budget:
+            self._drop()
+
+    def copy(self) -> "Log":
+        return replace(self, pages=[*self.pages])
+
+    def column(self, name: str) -> Array:
+        """A number of every record kept, such as its `loss`; by expert where it is, records first."""
+        empty = np.zeros((0, self.experts) if name in BY_EXPERT else 0)
+        return np.concatenate([empty, *(getattr(page, name) for page in self.pages)])
+
+    def places(self) -> tuple[Array, Array]:
+        """The cycle and the block of every record kept."""
+        none = np.zeros(0, np.int64)
+        cycle = np.concatenate([none, *(page.cycle for page in self.pages)])
+        return cycle, np.concatenate([none, *(page.block for page in self.pages)])
+
+    def table(self) -> Table:
+        """What read-outs choose by, for the records of all experts, those of one visit together."""
+        cycle, block = self.places()
+        expert = np.tile(np.arange(self.experts), len(cycle))
+        slot = np.repeat(block, self.experts) + self.blocks * expert
+        weight, force = self.column("weight").ravel(), self.column("force").ravel()
+        return Table(np.repeat(cycle, self.experts), slot, weight, force, expert)
+
+    def tally(self) -> Tally:
+        """By block, what a certificate needs to know of all steps so far."""
+        before = first_tally(self.blocks) if self.past is None else self.past.tally
+        columns = (self.column(name) for name in ("steps", "step_loss", "most", "spread"))
+        return tally_on(before, self.places()[1], *columns)
+
+    def losses(self) -> tuple[Array, Array]:
+        """[m] the progressive losses of each block's rows summed, and the weight of these."""
+        block = self.places()[1]
+        loss, rows = (np.bincount(block, self.column(name), self.blocks) for name in ("loss", "rows"))
+        return (loss, rows) if self.past is None else (loss + self.past.loss, rows + self.past.rows)
+
+    # ------------------------------------------------------------------------------------------ read-outs
+
+    def combine(self, picks: Picks, models: int) -> Array:
+        """[models, d+1, C] the weighted sums of records that `picks` describes."""
+        _, width, outputs = self.start.shape
+        changes = sum(page.changes.size for page in self.pages)
+        # Whole iterates are added about twice as fast as changes that lie apart.
+        if len(picks.record) * width * outputs < 2 * changes * _padded(models):
+            return self._walk(picks, models)
+        return self._sweep(picks, models)
+
+    def _walk(self, picks: Picks, models: int) -> Array:
+        from semicyclic.method.readout import walk
+
+        # In single precision, sums of very many iterates would lose digits.
+        kind = np.float64 if len(picks.record) > MOST * models else self.start.dtype
+        out = np.zeros((models, *self.start.shape[1:]), kind)
+        vectors = self.start.copy()
+        for page, own in self._by_page(picks):
+            walk(self.plan, page, own, vectors, out)
+        return out.astype(self.start.dtype, copy=False)
+
+    def _sweep(self, picks: Picks, models: int) -> Array:
+        from semicyclic.method.readout import TILE_BITS, look_back, sweep
+
+        kind, (vectors, width, outputs) = self.start.dtype, self.start.shape
+        records, active = len(self.places()[0]) * self.experts, self.plan.active.shape[1]
+        out = np.zeros((outputs, width, _padded(models)), kind)
+        tiles = (width - 1 >> TILE_BITS) + 1
+        portion = max(WEIGHTS // max(records * active, 1) // LANES, 1) * LANES
+        for low in range(0, models, portion):
+            count = min(portion, out.shape[2] - low)
+            own = (picks.model >= low) & (picks.model < low + count)
+            part = Picks(*(column[own] for column in picks))
+            part = part._replace(model=part.model - low)
+            carry = np.zeros((vectors, count))
+            for page, mine in reversed(self._by_page(part)):
+                later = np.zeros((page.weight.size, active, count), kind)
+                needed = np.zeros(page.weight.size, np.bool_)
+                look_back(self.plan, page, mine, carry, later, needed)
+                job = partial(sweep, self.plan, page, mine, (later, needed), out, low)
+                _in_parallel(job, tiles, page.changes.size * count)
+            if self.start.any():
+                out[:, :, low : low + count] += np.einsum("vjc,vq->cjq", self.start, carry).astype(kind)
+        return out.transpose(2, 1, 0)[:models]
+
+    def _by_page(self, picks: Picks) -> list[tuple[Records, tuple[Array, ...]]]:
+        """Every page, with the picks of its records as kernels take them."""
+        found: list[tuple[Records, tuple[Array, ...]]] = []
+        begin = 0
+        for page in self.pages:
+            end = begin + page.weight.size
+            first = np.searchsorted(picks.record, np.arange(begin, end + 1))
+            own = slice(first[0], first[-1])
+            found.append((page, (first - first[0], picks.model[own], picks.mean[own], picks.last[own])))
+            begin = end
+        return found
+
+    # ------------------------------------------------------------------------------------------ the budget
+
+    def _drop(self) -> None:
+        """Drop the pages of the older half of the cycles, at least one and not the last."""
+        cycles = np.unique(self.places()[0])
+        boundary = cycles[len(cycles) // 2]
+        older = [bool(page.cycle.max(initial=boundary - 1) < boundary) for page in self.pages]
+        count = older.index(False) if False in older else len(older)
+        self.fold(min(max(count, 1), len(older) - 1))
+
+    def fold(self, count: int) -> None:
+        """Fold the oldest pages into the past: of their records each slot's mean and last iterate remain."""
+        from semicyclic.method.readout import walk
+
+        old = replace(self, pages=self.pages[:count], past=None)
+        table, slots = old.table(), len(self.plan.chain)
+        member = own_models(slots)
+        means, lasts = block_means(table, member), block_lasts(table, member)
+        lasts = lasts._replace(model=lasts.model + slots)
+        both = Picks(*(np.concatenate(pair) for pair in zip(means, lasts, strict=True)))
+        order = np.argsort(both.record, kind="stable")
+        found = old.combine(Picks(*(column[order] for column in both)), 2 * slots)
+        cycle, block = old.places()
+        latest = np.full(self.blocks, np.iinfo(np.int64).min)
+        np.maximum.at(latest, block, cycle)
+        order = np.full(self.blocks, -1)
+        np.maximum.at(order, block, np.arange(len(block)))
+        loss, rows = old.losses()
+        weight = np.bincount(table.slot, table.weight, slots)
+        tally = replace(old, past=self.past).tally()
+        new = Past(found[:slots], found[slots:], weight, latest, loss, rows, order, len(block), tally)
+        self.past = new if self.past is None else _join(self.past, new)
+        start = self.start.copy()
+        for page, nothing in old._by_page(Picks(*(column[:0] for column in means))):
+            walk(self.plan, page, nothing, start, start[:0])
+        self.start = start
+        self.pages = self.pages[count:]
+        self.size = sum(page.nbytes for page in self.pages)
+
+
+def _padded(models: int) -> int:
+    return -(-models // LANES) * LANES
+
+
+def _in_parallel(job: Any, tiles: int, additions: int) -> None:
+    """Do a job for all tiles, in ranges for as many threads as there are cores.
+
+    Tiles do not touch each other, so the result has the same bits for any number.
+    """
+    cores = min(os.cpu_count() or 1, tiles)
+    if cores == 1 or additions < MANY:
+        job((0, tiles))
+        return
+    bounds = np.unique(np.linspace(0, tiles, 4 * cores + 1).astype(np.int64))
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(job, pairwise(bounds.tolist())))
+
+
+def _join(a: Past, b: Past) -> Past:
+    """Two pasts in a row: means merge by weight, the later iterate is the last."""
+    slots = range(len(a.weight))
+    pairs = [merge(Mean(a.mean[i], a.weight[i]), Mean(b.mean[i], b.weight[i])) for i in slots]
+    later = b.order >= 0
+    by_slot = np.tile(later, len(a.weight) // len(later))
+    return Past(
+        np.stack([mean.value for mean in pairs]).astype(a.mean.dtype),
+        np.where(by_slot[:, None, None], b.last, a.last),
+        a.weight + b.weight,
+        np.maximum(a.cycle, b.cycle),
+        a.loss + b.loss,
+        a.rows + b.rows,
+        np.where(later, a.records + b.order, a.order),
+        a.records + b.records,
+        b.tally,
+    )
