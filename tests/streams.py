@@ -12,6 +12,7 @@ from semicyclic.method import step as steps
 from semicyclic.method import train
 from semicyclic.method.basis import Basis
 from semicyclic.method.loss import Loss
+from semicyclic.method.pack import Packed
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from tests import oracle
@@ -140,6 +141,15 @@ KINDS = ("single", "separate", "residual", "residuals", "fourier", "any")
 def trained(made: Case, **more: Any) -> Run:
     """The run of a case."""
     return train.chain(made.rows, made.blocks, made.basis, **made.settings, **more)
+
+
+def cell_columns(packed: Packed) -> Array:
+    """The column of every cell of packed rows, whichever way they are laid out."""
+    layout = packed.layout
+    if layout.dense:
+        return layout.columns
+    cells = np.diff(layout.starts[layout.steps[layout.visits]])
+    return np.asarray(layout.lists[np.repeat(layout.first[:-1], cells) + layout.columns])
 
 
 seeds = st.integers(0, 2**32 - 1)

@@ -29,6 +29,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.show.reading import reading
 from tests.pages import CHROMIUM, shown_width
+from tests.streams import cell_columns
 from tests.test_tweets import SAMPLE, needs_sample
 
 Array = npt.NDArray[Any]
@@ -228,7 +229,7 @@ def test_a_repetition_learns_and_is_tested_on_what_the_protocol_says(
         return np.bincount(block, labels, 6) / np.bincount(block, minlength=6)
 
     # Every row has a column of its own, so that it can be told wherever it turns up.
-    used = {name: getattr(data, name).layout.columns for name in ("cyclic", "mixed", "unskewed")}
+    used = {name: cell_columns(getattr(data, name)) for name in ("cyclic", "mixed", "unskewed")}
     test, plain = data.test.indices.astype(int), data.unskewed_test.indices.astype(int)
     assert sorted(used["cyclic"]) == sorted(used["mixed"])
     for columns in used.values():
@@ -242,7 +243,7 @@ def test_a_repetition_learns_and_is_tested_on_what_the_protocol_says(
     assert np.array_equal(raw[test], data.test.block)
     assert data.unskewed_test.block is not None
     assert len(set(raw[plain[data.unskewed_test.block == 0]].tolist())) == 6
-    hour = data.hour.layout.columns.reshape(-1, 2)
+    hour = cell_columns(data.hour).reshape(-1, 2)
     assert np.array_equal(raw[hour[:, 0]], hour[:, 1] - len(tweets))
 
 

@@ -152,7 +152,10 @@ def blank_records(room: int, experts: int, lists: Array, changes: Array) -> Reco
 def cut_records(records: Records, count: int, changes: int) -> Records:
     """The first `count` records with their changes, without the room that was not used."""
     held = [array[:count] for array in records[:-2]]
-    cut = Records._make([*held, records.lists, records.changes[:changes]])
+    used = records.changes[:changes]
+    if changes < len(records.changes) // 2:
+        used = used.copy()  # or all the room would be kept
+    cut = Records._make([*held, records.lists, used])
     if count == 0:
         return cut._replace(lists=records.lists[:0])
     low, high = int(cut.listed[0]), int(cut.listed[-1] + cut.width[-1])

@@ -155,9 +155,10 @@ def _page(packed: Packed, log: Log, sizes: Array, span: tuple[int, int]) -> Reco
     limit = max(min(PAGE, log.budget // 8) // layout.values.itemsize, int(need[0]))
     room, numbers = int(np.searchsorted(need, limit, side="right")), min(int(need[-1]), limit)
     if np.isfinite(log.plan.radius).any():
-        # A visit has several records if the projection shrinks the scale often.
-        room += min(span[1] - span[0], int(layout.visits[first + room]) - span[0]) // 8 + 1
-        numbers = limit
+        # A visit has several records if the projection shrinks the scale often, at most one per step.
+        steps = np.diff(layout.visits)[first : last + 1]
+        room += int(steps[:room].sum()) // 8 + 1
+        numbers = min(limit, int(sizes[first : last + 1] @ steps))
     return blank_records(room, log.experts, layout.lists, np.empty(numbers, layout.values.dtype))
 
 

@@ -22,7 +22,7 @@ WEIGHTS = 1 << 23
 # Below this many additions threads cost more than they save.
 MANY = 1 << 20
 # Up to so many iterates of a model are added in its own precision.
-MOST = 64
+MOST = 512
 # Models side by side are padded to a multiple of this, so that additions vectorise.
 LANES = 8
 

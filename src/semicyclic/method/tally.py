@@ -1,4 +1,4 @@
-"""Running sums of progressive losses by block: all that a certificate needs (SPEC D3)."""
+"""Running sums of progressive losses by block: all that a certificate needs (`certify`)."""
 
 from typing import Any, NamedTuple
 

@@ -87,8 +87,8 @@ class Job:
         blocks = self.schedule.blocks
         slots = blocks * self.experts
         vectors = {"separate": blocks, "residual": blocks + 1, "hedged": blocks + 1}.get(self.method, 1)
-        # Bytes a column: a chain's vectors and scratch, and of each slot its running mean (twice), what
-        # remains of dropped cycles, the sums while they are dropped, and the model while it is saved.
+        # Bytes a column: a chain's vectors and scratch, and of each slot what is left of dropped cycles, the
+        # sums while they are dropped, and the model while it is read out and saved.
         a_column = outputs * (32 + 8 * vectors + 44 * slots)
         if self.method == AUTO:
             # The model is of the finest blocks.
