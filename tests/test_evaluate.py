@@ -19,6 +19,7 @@ from semicyclic.method.model import Pluralistic
 from tests.streams import LOSSES, case, seeds, trained
 
 Array = npt.NDArray[Any]
+LOGISTIC = sc.loss.logistic
 CLASSIFICATION = [sc.measure.accuracy, sc.measure.log_loss]
 REGRESSION = [sc.measure.absolute_error, sc.measure.squared_error, sc.measure.pinball(0.3)]
 
@@ -87,7 +88,7 @@ def test_more_models_than_fit_one_pass_and_rows_in_many_parts() -> None:
     n, m, d = 9_000, 7, 5
     rows = sc.Rows(rng.normal(size=(n, d)), rng.integers(0, 2, n), block=np.arange(n) % m)
     models = [
-        sc.Pluralistic(rng.normal(size=(m, 1, d + 1)).astype(np.float32), sc.Numbered(m), sc.loss.logistic)
+        sc.Pluralistic(rng.normal(size=(m, 1, d + 1)).astype(np.float32), sc.Numbered(m), LOGISTIC, (0, 1))
         for _ in range(23)
     ]
     calls: list[tuple[int, int]] = []

@@ -252,7 +252,7 @@ def _halved(step: Iterate, newest: int) -> float:
 
 def check_hedged(made: list[Case], rule: str, seed: int, tolerance: float, **more: Any) -> None:
     chains = [oracle.run(each.problem)[0] for each in made]
-    if min(oracle.run(each.problem)[1] for each in made) < 1e-6:
+    if min(oracle.run(each.problem)[1] for each in made) < 1e-4:
         return  # too near a kink to compare
     for at_once in zip(*chains, strict=True):
         seen = [np.mean(step.losses) for step in at_once]
@@ -303,7 +303,7 @@ def check_hedged(made: list[Case], rule: str, seed: int, tolerance: float, **mor
 @given(seed=seeds)
 @settings(max_examples=6, deadline=None)
 def test_hedged_chains_equal_their_definition(width: str, rule: str, seed: int) -> None:
-    check_hedged(experts_of(("single", "separate"), seed, width=width), rule, seed, 1e-9)
+    check_hedged(experts_of(("single", "separate"), seed, width=width), rule, seed, 1e-12)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -316,7 +316,7 @@ def test_hedged_chains_of_adaptive_steps_equal_their_definition(
     width: str, rule: str, seed: int, weighted: bool, kinds: list[str], size: int
 ) -> None:
     made = experts_of(tuple(kinds), seed, width=width, rule="adagrad", weighted=weighted, batch_size=size)
-    check_hedged(made, rule, seed, 1e-9)
+    check_hedged(made, rule, seed, 1e-12)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -332,7 +332,7 @@ def test_hedged_chains_of_adaptive_steps_equal_their_definition(
 def test_any_list_of_chains_may_be_hedged(
     width: str, seed: int, kinds: tuple[str, ...], loss: str, rule: str
 ) -> None:
-    check_hedged(experts_of(kinds, seed, width=width, loss=loss), rule, seed, 1e-9)
+    check_hedged(experts_of(kinds, seed, width=width, loss=loss), rule, seed, 1e-12)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -343,7 +343,7 @@ def test_any_list_of_chains_may_be_hedged(
 )
 @settings(max_examples=8, deadline=None)
 def test_projected_chains_may_be_hedged(width: str, seed: int, radius: float, kinds: tuple[str, ...]) -> None:
-    check_hedged(experts_of(kinds, seed, width=width, radius=radius), "prod", seed, 1e-9)
+    check_hedged(experts_of(kinds, seed, width=width, radius=radius), "prod", seed, 1e-12)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -380,8 +380,8 @@ def test_chains_of_different_rules_may_be_hedged(width: str, seed: int, rules: l
     )
     for block in {step.block for step in steps}:
         own = [step for step in steps if step.block == block]
-        assert np.allclose(run.mean().weights[block], oracle.mean_of(own), rtol=0, atol=1e-9)
-        assert np.allclose(run.last().weights[block], own[-1].after, rtol=0, atol=1e-9)
+        assert np.allclose(run.mean().weights[block], oracle.mean_of(own), rtol=0, atol=1e-12)
+        assert np.allclose(run.last().weights[block], own[-1].after, rtol=0, atol=1e-12)
 
 
 @given(seed=seeds, pieces=st.integers(3, 8), width=st.sampled_from(WIDTHS))

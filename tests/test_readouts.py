@@ -30,7 +30,7 @@ def by_block(made: Case, through: int | None = None) -> dict[int, list[Iterate]]
 
 def check(weights: Array, expected: dict[int, Array]) -> None:
     for block, value in expected.items():
-        assert np.allclose(weights[block], value, rtol=0, atol=1e-9)
+        assert np.allclose(weights[block], value, rtol=0, atol=1e-12)
 
 
 @pytest.fixture(autouse=True)
@@ -248,7 +248,7 @@ def test_a_small_budget_changes_no_mean_and_no_last(
     assert small.log.past is not None
     for name in ("mean", "last", "consensus", "consensus_last"):
         one, other = getattr(large, name)().weights, getattr(small, name)().weights
-        assert np.allclose(one, other, rtol=0, atol=1e-9), name
+        assert np.allclose(one, other, rtol=0, atol=1e-11), name
     assert np.allclose(large.progressive(), small.progressive(), equal_nan=True)
 
 
@@ -284,7 +284,7 @@ def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
     on = train.more(folded.folded(), rows[cut:])
     for name in ("mean", "last", "consensus", "consensus_last"):
         one, other = getattr(whole, name)().weights, getattr(on, name)().weights
-        assert np.allclose(one, other, rtol=0, atol=1e-9), name
+        assert np.allclose(one, other, rtol=0, atol=1e-11), name
     assert np.allclose(whole.progressive(), on.progressive(), equal_nan=True)
     kept = on.log.table()
     assert (kept.cycle == whole.log.table().cycle[-len(kept.cycle) :]).all()
