@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.linear_model import SGDClassifier
 
 from benchmarks.streams import Stream, stream
-from benchmarks.timing import Figure, Peer, at_least, at_most, beside, best_of, note
+from benchmarks.timing import Figure, Peer, at_least, at_most, best_of, no_goal, note
 from semicyclic.method import train
 from semicyclic.method.loss import logistic
 from semicyclic.method.pack import Packed, pack
@@ -73,7 +73,7 @@ def chain_c() -> list[Figure]:
     assert not weights or np.allclose(weights["c"], last, atol=1e-3), "C and the chain do not do the same"
     return [
         at_most("chain / C", time["chain"] / time["c"], 1.2),
-        beside("chain / C with -ffast-math", time["chain"] / time["c_fast_math"]),
+        no_goal("chain / C with -ffast-math", time["chain"] / time["c_fast_math"]),
     ]
 
 

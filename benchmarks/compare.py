@@ -62,7 +62,7 @@ def _worktree(commit: str) -> Iterator[Path]:
 
 
 def _costs(tree: Path, names: list[str], data: str) -> Costs:
-    """The costs of our side of benchmarks, measured in a process of its own."""
+    """The costs of our side of benchmarks, measured in a separate process."""
     # Numba notices changes of a kernel's own file only: compiled code is kept by the contents of all files.
     sources = sorted(tree.glob("src/semicyclic/**/*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

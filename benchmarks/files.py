@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.timing import Figure, at_least, at_most, beside, note, peer_timed, timed
+from benchmarks.timing import Figure, at_least, at_most, no_goal, note, peer_timed, timed
 from semicyclic.data.columns import Wish
 from semicyclic.data.inputs import Inputs
 from semicyclic.method.loss import by_name
@@ -144,7 +144,7 @@ def stream_train() -> list[Figure]:
     ours = timed("train", lambda: _train([path]))
     return [
         at_least("scikit-learn / semicyclic train", theirs / ours, 10.0),
-        beside("rows a second", ROWS / ours),
+        no_goal("rows a second", ROWS / ours),
     ]
 
 
@@ -163,7 +163,7 @@ def auto() -> list[Figure]:
     return [
         at_most("auto / one chain", all_of_them / one, 6.0),
         at_least("candidates", count, 40),
-        beside("rows a second", ROWS / all_of_them),
+        no_goal("rows a second", ROWS / all_of_them),
     ]
 
 
@@ -205,7 +205,7 @@ def what_if() -> list[Figure]:
 
         seconds = timed("six models", six, repeats=3)
         cycles = float(opened_log(place / "run").cycles)
-        return [at_most("seconds for six models", seconds, 2.0), beside("cycles kept", cycles)]
+        return [at_most("seconds for six models", seconds, 2.0), no_goal("cycles kept", cycles)]
 
 
 def _peak(words: list[str]) -> float:
@@ -275,5 +275,5 @@ def predict() -> list[Figure]:
         seconds = timed("predict", ours)
         return [
             at_least("scikit-learn / semicyclic predict", theirs / seconds, 10.0),
-            beside("rows a second", 1_000_000 / seconds),
+            no_goal("rows a second", 1_000_000 / seconds),
         ]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import Figure, Peer, at_least, at_most, beside, best_of, note
+from benchmarks.timing import Figure, Peer, at_least, at_most, best_of, no_goal, note
 from semicyclic.data import standin, tweets
 from semicyclic.data.sparse import Cells
 from semicyclic.experiments import protocol
@@ -69,7 +69,7 @@ def ingest() -> list[Figure]:
         taken = best_of(3, ours=lambda: tweets.read_file(path), python=Peer(lambda: _by_hand(path)))
     return [
         at_least("plain Python / ingest", taken["python"] / taken["ours"], 15.0),
-        beside("ingest, thousand rows a second", ROWS / taken["ours"] / 1000),
+        no_goal("ingest, thousand rows a second", ROWS / taken["ours"] / 1000),
     ]
 
 
@@ -98,7 +98,7 @@ def ingest_memory() -> list[Figure]:
         )
     rows, peak = map(int, done.stdout.split())
     assert rows == standin.ROWS
-    return [at_most("peak memory, GB", note("GB", 1024 * peak / 1e9), 1.0), beside("file, GB", size / 1e9)]
+    return [at_most("peak memory, GB", note("GB", 1024 * peak / 1e9), 1.0), no_goal("file, GB", size / 1e9)]
 
 
 class _Once:
@@ -197,8 +197,8 @@ def protocol_once() -> list[Figure]:
     assert scores["pluralistic"] > scores["iid"] > scores["consensus"]
     return [
         at_least("the authors' loop in NumPy / ours", whole / taken["ours"], 300.0),
-        beside("the authors' loop, seconds (extrapolated)", whole),
-        beside("ours, seconds", taken["ours"]),
+        no_goal("the authors' loop, seconds (extrapolated)", whole),
+        no_goal("ours, seconds", taken["ours"]),
     ]
 
 
@@ -215,6 +215,6 @@ def reproduce() -> list[Figure]:
         told = json.loads((out / "results.json").read_text())["seconds"]
     return [
         at_most("the whole command, seconds", note("command", seconds[-1]), 45.0),
-        beside("the first time, seconds", seconds[0]),
-        beside("making and reading the stand-in, seconds", told["ingest"]),
+        no_goal("the first time, seconds", seconds[0]),
+        no_goal("making and reading the stand-in, seconds", told["ingest"]),
     ]

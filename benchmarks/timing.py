@@ -68,7 +68,7 @@ def at_most(name: str, value: float, goal: float) -> Figure:
     return Figure(name, value, goal, at_least=False)
 
 
-def beside(name: str, value: float) -> Figure:
+def no_goal(name: str, value: float) -> Figure:
     """A figure without a goal, told beside those that have one."""
     return Figure(name, value, float("nan"), at_least=False)
 

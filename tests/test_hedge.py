@@ -677,7 +677,7 @@ def test_what_is_not_a_rule_is_refused() -> None:
 
 @pytest.mark.parametrize("experts", [2, 3])
 def test_a_stated_rate_holds_for_blocks_that_come_later(experts: int) -> None:
-    """A block without rows yet starts with the share nu of its own chain, and the run goes on with it."""
+    """A block without rows yet starts with the share nu for its chain, and the run goes on with it."""
     rule = sc.Prod(rate=0.05)
     bets = rule.first(experts, [10, 0])
     assert bets.rate.tolist() == [0.05, 0.05]

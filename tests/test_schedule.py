@@ -373,7 +373,7 @@ def test_exact_multiples_of_odd_periods_begin_a_cycle(period: timedelta, blocks:
     width = ticks // blocks
     for offset in (0, -1, width, width - 1):
         instants = turns * ticks + offset
-        assert len(instants) >= MANY  # so many are located by compiled code
+        assert len(instants) >= MANY  # located by compiled code
         cycle, block = schedule.place(instants)
         assert np.array_equal(cycle, instants // ticks)
         assert np.array_equal(block, instants % ticks // width)

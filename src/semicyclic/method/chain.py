@@ -152,7 +152,7 @@ def hedge_chains(chains: Sequence[list[Iterate]], bets: Bets, toss: Array | None
     Before each step the probabilities p of its block are known: u_t = sum_e p^e w^e_t is in force, or the one
     expert that the coin toss[t] picks. Then every expert's loss is seen. The loss of a step is the expected
     loss, sum_e p^e f(w^e_t, z_t), which is what Lemma 1 bounds. After the step the mixture by the new
-    probabilities is in force until a coin is tossed again. A mixture has no gradient of its own.
+    probabilities is in force until a coin is tossed again. A mixture has no gradient.
     """
     done = []
     for t, steps in enumerate(zip(*chains, strict=True)):

@@ -5,7 +5,7 @@ inner loops run equally often in a row, branches are predicted, and four rows go
 
 Every visit gets a list of the columns it touches, each once, the intercept last. If visits touch a good part
 of all columns, cells keep their column numbers; otherwise they get their positions in the visit's list, so
-that a visit can run on a small array of its own.
+that a visit can run on a small array.
 """
 
 from typing import Any

@@ -16,12 +16,12 @@ from semicyclic.method.tally import Tally, first_tally, tally_on
 
 Array = npt.NDArray[Any]
 
-# The weights of changes are kept in a table [records, active vectors, models]: with more than so many numbers
-# the models are read out in portions.
+# The most entries of the table [records, active vectors, models] that holds the weights of changes; models are
+# read out in portions that fit.
 WEIGHTS = 1 << 23
 # Below this many additions threads cost more than they save.
 MANY = 1 << 20
-# Up to so many iterates of a model are added in its own precision.
+# The most iterates of a model that are added up in single precision.
 MOST = 512
 # Models side by side are padded to a multiple of this, so that additions vectorise.
 LANES = 8

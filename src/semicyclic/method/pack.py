@@ -21,7 +21,7 @@ Classes = tuple[Any, ...]
 
 # Below this many cells a second thread costs more than it saves.
 MANY = 1 << 18
-# All columns are scanned for every visit if that is at most so many for each cell.
+# Every visit scans all columns if that is at most this many per cell.
 SCAN = 8
 
 

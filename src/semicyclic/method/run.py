@@ -77,7 +77,7 @@ class Run:
 
     def __repr__(self) -> str:
         cycle, _ = self.log.places()
-        kept = f"{len(np.unique(cycle))} cycles kept" if len(cycle) else "nothing learnt"
+        kept = f"{len(np.unique(cycle))} cycles kept" if len(cycle) else "no steps yet"
         return f"Run({self.blocks} blocks, {self.log.start.shape[1] - 1:,} columns, {self.loss!r}, {kept})"
 
     @property
@@ -210,7 +210,7 @@ class Run:
     # ---------------------------------------------------------------- progressive loss
 
     def progressive(self) -> Array:
-        """[m] the mean loss of each block's rows, each scored before it was learnt from.
+        """[m] the mean loss of each block's rows, each scored before the chain learns from it.
 
         Of a hedged run it is the expected loss sum_e p^e f(w^e_t, z_t), which Theorem 4 bounds; the loss of
         the mixture sum_e p^e w^e_t is at most that, by convexity.
@@ -228,7 +228,7 @@ class Run:
             return np.asarray(member.totals(loss) / member.totals(rows))
 
     def progressive_loss(self) -> float:
-        """The mean loss of all rows, each scored before it was learnt from; see `progressive`."""
+        """The mean loss of all rows, each scored before the chain learns from it; see `progressive`."""
         loss, rows = self.loss_sums()
         return float(loss.sum() / rows.sum())
 

@@ -235,5 +235,5 @@ AnySchedule = Schedule | Numbered
 
 
 def as_schedule(schedule: AnySchedule | int) -> AnySchedule:
-    """A schedule as given; a whole number stands for so many numbered blocks."""
+    """A schedule as given; a whole number m stands for `Numbered(m)`."""
     return schedule if isinstance(schedule, Schedule | Numbered) else Numbered(schedule)

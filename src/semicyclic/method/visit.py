@@ -16,8 +16,8 @@ from semicyclic.method.arrays import Layout, Records
 from semicyclic.method.jit import inline, jit
 from semicyclic.method.slopes import slopes
 
-# Adding up whole iterates vectorises: it is faster than following the columns that change while it takes at
-# most so many additions per cell.
+# Adding up whole iterates vectorises: up to this many additions per cell, it is faster than following the
+# columns that change.
 SUMS_PER_CELL = 4
 
 

@@ -24,7 +24,7 @@ from semicyclic.method.run import Run
 
 Array = npt.NDArray[Any]
 
-# Beyond so many pages of records they are folded.
+# The most pages of records; beyond, they are folded.
 PAGES = 64
 # Rows of a cycle where there is none.
 CYCLE = 32
