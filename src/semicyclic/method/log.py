@@ -16,8 +16,8 @@ from semicyclic.method.tally import Tally, first_tally, tally_on
 
 Array = npt.NDArray[Any]
 
-# The most entries of the table [records, active vectors, models] that holds the weights of changes; models are
-# read out in portions that fit.
+# The most entries of the table [records, active vectors, models] that holds the weights of changes: models
+# are read out in portions that fit.
 WEIGHTS = 1 << 23
 # Below this many additions threads cost more than they save.
 MANY = 1 << 20
