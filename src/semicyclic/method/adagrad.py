@@ -12,13 +12,14 @@ from semicyclic.method.arrays import Layout, Plan, Records, State
 from semicyclic.method.jit import jit
 from semicyclic.method.settle import in_play, learn_losses
 from semicyclic.method.visit import (
-    close_changes,
-    close_expert,
+    NOTHING,
+    add_step,
     close_record,
+    close_visit,
     gather,
     longest_list,
     longest_step,
-    open_changes,
+    open_visit,
     scatter,
     score_minibatch,
 )
@@ -61,15 +62,13 @@ def run_adagrad(
         if used + experts * size > len(changes):
             break
         length = width if dense else n
+        column_list = (lists, listed, n, dense)
+        frame = (block, blocks, experts, width, stride, used, size)
+        open_visit(plan, vectors, w, column_list, changes, frame)
         for e in range(experts):
             at = np.uint64(plan.active[e * blocks + block, 0]) * width
-            place = at if dense else np.uint64(e) * stride
-            gather(vectors, at, lists, listed, n, dense, w, place)
-            gather(squares, at, lists, listed, n, dense, s, place)
-            open_changes(w, place, lists, listed, n, dense, changes, np.uint64(used + e * size))
-            mass[e] = 0.0
-        rows, loss, step_loss, most, spread = 0.0, 0.0, 0.0, 0.0, 0.0
-        heard, heard_loss = state.heard[block, 0], state.heard[block, 1]
+            gather(squares, at, lists, listed, n, dense, s, np.uint64(e) * stride)
+        known, heard = NOTHING, (state.heard[block, 0], state.heard[block, 1])
         for t in range(step, end):
             first, last = np.uint64(steps[t]), np.uint64(steps[t + 1])
             count = last - first
@@ -119,28 +118,13 @@ def run_adagrad(
                             sums[low + j] += until * (after - before)
             if bets is not None:
                 learn_losses(bets, block, losses)
-            rows += weight * count
-            loss += mixed
-            mixed /= count
-            off = mixed - (heard_loss + step_loss) / max(heard + (t - step), 1.0)
-            spread += off * off
-            step_loss += mixed
-            most = max(most, mixed)
+            known = add_step(known, heard, weight, mixed, count)
+        means = (record, end - step, several, False, sums, length, mass)
+        close_visit(plan, state, records, bets, vectors, w, column_list, frame, means)
         for e in range(experts):
-            slot = e * blocks + block
-            at = np.uint64(plan.active[slot, 0]) * width
-            place, to = at if dense else np.uint64(e) * stride, np.uint64(used + e * size)
-            means = (several, False, sums, np.uint64(e) * stride, length, mass[e])
-            close_changes(w, place, lists, listed, n, dense, changes, to, means)
-            scatter(vectors, at, lists, listed, n, dense, w, place)
-            scatter(squares, at, lists, listed, n, dense, s, place)
-            state.steps[plan.chain[slot]] += end - step
-            force = 1.0
-            if bets is not None:
-                force = bets.share[block, e]
-            close_expert(records, record, e, to, mass[e], force)
-        known = (rows, loss, np.float64(end - step), step_loss, most, spread)
-        close_record(records, state, record, visit, block, known)
+            at = np.uint64(plan.active[e * blocks + block, 0]) * width
+            scatter(squares, at, lists, listed, n, dense, s, np.uint64(e) * stride)
+        close_record(layout, records, state, record, visit, known)
         used, record, step = used + experts * size, record + 1, end
         visit += step == visits[visit + 1]
     return step, record, used

@@ -18,7 +18,7 @@ class Layout(NamedTuple):
     """Rows cut into minibatches and visits.
 
     Row r has the cells starts[r]:starts[r+1] of `columns` and `values`; step t is rows steps[t]:steps[t+1];
-    visit v is steps visits[v]:visits[v+1]. `weights` is empty if all rows count alike.
+    visit v is steps visits[v]:visits[v+1] in cycle[v] and block[v]. `weights` is empty if rows have none.
 
     Visit v touches the columns lists[first[v]:first[v+1]], each once, the intercept last. They are ordered by
     tile (see `readout`). `columns` are positions in the visit's list, or, if `dense`, columns themselves.
@@ -31,6 +31,7 @@ class Layout(NamedTuple):
     weights: Array
     steps: Array
     visits: Array
+    cycle: Array
     block: Array
     first: Array
     lists: Array

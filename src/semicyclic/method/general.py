@@ -13,7 +13,7 @@ from semicyclic.method.loss import SOFTMAX
 from semicyclic.method.settle import in_play, learn_losses
 from semicyclic.method.slopes import slopes, softmax_slopes
 from semicyclic.method.step import ADAGRAD, DUAL, SGD
-from semicyclic.method.visit import close_record, longest_step
+from semicyclic.method.visit import NOTHING, add_step, close_record, longest_step
 
 # w = scale * v. Below this the scale is folded into v, or v and the lag would grow apart from w and their
 # difference lose digits.
@@ -60,8 +60,7 @@ def run_general(
             used = _open(plan, state, slot, columns, records.changes, used)
             # Whether the mean is kept is known at the end: a fold may end the record after one step.
             used += n * outputs * (end - step > 1)
-        rows, loss, step_loss, most, spread = 0.0, 0.0, 0.0, 0.0, 0.0
-        heard, heard_loss = state.heard[block, 0], state.heard[block, 1]
+        known, heard = NOTHING, (state.heard[block, 0], state.heard[block, 1])
         folding = False
         while step < end and not folding:
             if bets is not None:
@@ -81,12 +80,7 @@ def run_general(
                 folding |= _sinks(plan, state, chain)
             if bets is not None:
                 learn_losses(bets, block, losses)
-            rows += weight * count
-            loss += mixed * count
-            off = mixed - (heard_loss + step_loss) / max(heard + (step - begin), 1.0)
-            spread += off * off
-            step_loss += mixed
-            most = max(most, mixed)
+            known = add_step(known, heard, weight, mixed * count, count)
             step += 1
         # The records of all experts end together, so that those of one visit belong together.
         for e in range(experts):
@@ -100,8 +94,7 @@ def run_general(
                 records.force[record, e] = bets.share[block, e]
             if _sinks(plan, state, chain):
                 records.fold[record, e] = _fold(plan, state, chain)
-        known = (rows, loss, np.float64(step - begin), step_loss, most, spread)
-        close_record(records, state, record, visit, block, known)
+        close_record(layout, records, state, record, visit, known)
         record += 1
         visit += step == layout.visits[visit + 1]
     return step, record, used

@@ -30,8 +30,8 @@ def advance(
 
     toss: a uniform number for every step of the layout if experts are drawn by a coin, else empty.
 
-    Returns the step reached, since there may not be room for all records; the records written, each with its
-    visit in place of its cycle; and how many numbers of their changes.
+    Returns the step reached, since there may not be room for all records; the number of records written; and
+    how many numbers their changes take.
     """
     loop = _loop(plan, state)
     reached, written, used = loop(layout, plan, state, records, bets, toss, span)

@@ -111,11 +111,6 @@ def learn(run: Run, packed: Packed) -> Run:
         while done < stop:
             page = _page(packed, log, sizes, (done, stop))
             done, count, used = advance(layout, plan, state, page, run.bets, toss, (done, stop))
-            # A kernel knows visits only.
-            visit = page.cycle[:count].copy()
-            page.cycle[:count] = packed.cycle[visit]
-            page.listed[:count] = layout.first[visit]
-            page.width[:count] = np.diff(layout.first)[visit]
             _check(page, count)
             log.append(cut_records(page, count, used))
         if model >= 0:

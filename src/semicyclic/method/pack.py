@@ -30,7 +30,6 @@ class Packed:
     """Rows ready for the chain, with what they were packed by."""
 
     layout: Layout
-    cycle: Array
     schedule: AnySchedule
     loss: Loss
     classes: Classes
@@ -73,8 +72,8 @@ def nothing(
     none, whole = np.zeros(0, dtype), np.zeros(0, np.int64)
     start = np.zeros(1, np.int64)
     columns = np.zeros(0, np.uint16 if width <= 2**16 else np.uint32)
-    layout = Layout(columns, none, start, none, none, start, start, whole, start, columns, True)
-    return Packed(layout, whole, as_schedule(schedule), loss, classes, batch_size, width, intercept)
+    layout = Layout(columns, none, start, none, none, start, start, whole, whole, start, columns, True)
+    return Packed(layout, as_schedule(schedule), loss, classes, batch_size, width, intercept)
 
 
 class Order(NamedTuple):
@@ -111,9 +110,9 @@ def pack(
     within = np.arange(bounds[-1]) - np.repeat(bounds[:-1], counts)
     steps = np.r_[np.repeat(runs.start[:-1], counts) + within * batch_size, len(found.block)]
     targets, known = encode(rows.labels, loss, classes)
-    visits_ = bounds.astype(np.int64), runs.block
+    visits_ = bounds.astype(np.int64), runs.cycle, runs.block
     layout = _lay_out(rows, targets, steps, visits_, None if order is None else order.rows)
-    return Packed(layout, runs.cycle, schedule, loss, known, batch_size, rows.width, rows.intercept)
+    return Packed(layout, schedule, loss, known, batch_size, rows.width, rows.intercept)
 
 
 def _checked(order: Order, rows: Rows, blocks: int) -> Located:
@@ -195,7 +194,7 @@ def distinct(labels: Array) -> Array:
 
 
 def _lay_out(
-    rows: Rows, targets: Array, steps: Array, visits_: tuple[Array, Array], given: Array | None
+    rows: Rows, targets: Array, steps: Array, visits_: tuple[Array, Array, Array], given: Array | None
 ) -> Layout:
     """The rows of each minibatch sorted by length, and every visit with the list of its columns."""
     from semicyclic.method import layout

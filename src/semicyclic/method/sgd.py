@@ -8,15 +8,14 @@ from semicyclic.method.arrays import Layout, Plan, Records, State
 from semicyclic.method.jit import jit
 from semicyclic.method.settle import in_play, learn_losses
 from semicyclic.method.visit import (
+    NOTHING,
     SUMS_PER_CELL,
-    close_changes,
-    close_expert,
+    add_step,
     close_record,
-    gather,
+    close_visit,
     longest_list,
     longest_step,
-    open_changes,
-    scatter,
+    open_visit,
     score_minibatch,
 )
 
@@ -56,14 +55,10 @@ def run_sgd(
         length = width if dense else n
         cells = starts[steps[end]] - starts[steps[step]]
         summing = several and np.int64(length) * (end - step) <= SUMS_PER_CELL * cells
-        for e in range(experts):
-            at = np.uint64(plan.active[e * blocks + block, 0]) * width
-            place = at if dense else np.uint64(e) * stride
-            gather(vectors, at, lists, listed, n, dense, w, place)
-            open_changes(w, place, lists, listed, n, dense, changes, np.uint64(used + e * size))
-            mass[e] = 0.0
-        rows, loss, step_loss, most, spread = 0.0, 0.0, 0.0, 0.0, 0.0
-        heard, heard_loss = state.heard[block, 0], state.heard[block, 1]
+        column_list = (lists, listed, n, dense)
+        frame = (block, blocks, experts, width, stride, used, size)
+        open_visit(plan, vectors, w, column_list, changes, frame)
+        known, heard = NOTHING, (state.heard[block, 0], state.heard[block, 1])
         for t in range(step, end):
             first, last = np.uint64(steps[t]), np.uint64(steps[t + 1])
             count = last - first
@@ -110,27 +105,10 @@ def run_sgd(
                 w[bias] += turn
             if bets is not None:
                 learn_losses(bets, block, losses)
-            rows += weight * count
-            loss += mixed
-            mixed /= count
-            off = mixed - (heard_loss + step_loss) / max(heard + (t - step), 1.0)
-            spread += off * off
-            step_loss += mixed
-            most = max(most, mixed)
-        for e in range(experts):
-            slot = e * blocks + block
-            at = np.uint64(plan.active[slot, 0]) * width
-            place, to = at if dense else np.uint64(e) * stride, np.uint64(used + e * size)
-            means = (several, summing, sums, np.uint64(e) * stride, length, mass[e])
-            close_changes(w, place, lists, listed, n, dense, changes, to, means)
-            scatter(vectors, at, lists, listed, n, dense, w, place)
-            state.steps[plan.chain[slot]] += end - step
-            force = 1.0
-            if bets is not None:
-                force = bets.share[block, e]
-            close_expert(records, record, e, to, mass[e], force)
-        known = (rows, loss, np.float64(end - step), step_loss, most, spread)
-        close_record(records, state, record, visit, block, known)
+            known = add_step(known, heard, weight, mixed, count)
+        means = (record, end - step, several, summing, sums, length, mass)
+        close_visit(plan, state, records, bets, vectors, w, column_list, frame, means)
+        close_record(layout, records, state, record, visit, known)
         used, record, step = used + experts * size, record + 1, end
         visit += step == visits[visit + 1]
     return step, record, used

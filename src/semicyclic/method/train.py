@@ -130,7 +130,7 @@ def _train(rows: Data, schedule: AnySchedule | int | None, chains: Chains, setti
         given = {"batch_size", "loss", "classes"} & set(settings)
         if schedule is not None or given:
             raise ValueError("packed rows have their schedule, loss and batch_size: leave them out")
-        if len(rows.cycle) == 0:
+        if len(rows.layout.cycle) == 0:
             return first_run(rows, chains, None, settings)
         run = first_run(rows, chains, rows.steps, settings)
         return learn(run, rows)

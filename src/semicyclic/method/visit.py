@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from semicyclic.method.arrays import Layout, Records
+from semicyclic.method.arrays import Layout, Plan, Records
 from semicyclic.method.jit import inline, jit
 from semicyclic.method.slopes import slopes
 
@@ -142,25 +142,89 @@ def close_changes(
 
 
 @inline
-def close_expert(records: Records, record: Any, e: Any, to: Any, mass: Any, force: Any) -> Any:
-    """Write what is known of an expert's record, if it is not scaled."""
-    records.begin[record, e] = to
-    records.weight[record, e] = mass
-    records.mass[record, e] = mass
-    records.scale[record, e] = 1.0
-    records.fold[record, e] = 1.0
-    records.force[record, e] = force
+def open_visit(plan: Plan, vectors: Any, w: Any, columns: Any, changes: Any, frame: Any) -> Any:
+    """Gather the weights of every expert, and keep them where their changes will be.
+
+    columns: lists, where the visit's list begins, how long it is, and whether the layout is dense.
+    frame: block, and of `vectors`, `w` and `changes` how much each expert has; where changes begin.
+    """
+    lists, listed, n, dense = columns
+    block, blocks, experts, width, stride, used, size = frame
+    for e in range(experts):
+        at = np.uint64(plan.active[e * blocks + block, 0]) * width
+        place = at if dense else np.uint64(e) * stride
+        gather(vectors, at, lists, listed, n, dense, w, place)
+        open_changes(w, place, lists, listed, n, dense, changes, np.uint64(used + e * size))
 
 
 @inline
-def close_record(records: Records, state: Any, record: Any, visit: Any, block: Any, sums: Any) -> Any:
-    """Write what is known of a record's rows and steps; its visit stands in the place of its cycle.
+def close_visit(
+    plan: Plan,
+    state: Any,
+    records: Records,
+    bets: Any,
+    vectors: Any,
+    w: Any,
+    columns: Any,
+    frame: Any,
+    means: Any,
+) -> Any:
+    """Scatter the weights of every expert, and write its record and its changes."""
+    lists, listed, n, dense = columns
+    block, blocks, experts, width, stride, used, size = frame
+    record, steps, several, summing, sums, length, mass = means
+    for e in range(experts):
+        slot = e * blocks + block
+        at = np.uint64(plan.active[slot, 0]) * width
+        place, to = at if dense else np.uint64(e) * stride, np.uint64(used + e * size)
+        own = (several, summing, sums, np.uint64(e) * stride, length, mass[e])
+        close_changes(w, place, lists, listed, n, dense, records.changes, to, own)
+        scatter(vectors, at, lists, listed, n, dense, w, place)
+        state.steps[plan.chain[slot]] += steps
+        records.begin[record, e] = to
+        records.weight[record, e] = mass[e]
+        records.mass[record, e] = mass[e]
+        records.scale[record, e] = 1.0
+        records.fold[record, e] = 1.0
+        records.force[record, e] = 1.0
+        if bets is not None:
+            records.force[record, e] = bets.share[block, e]
+        mass[e] = 0.0
 
-    sums: rows, loss, steps, and the steps' losses: sum, largest, squared distances.
+
+# What is known of a record before its first step: the weight of its rows, the sum of their losses; its
+# number of steps, the sum and the largest of their losses, and their spread (see `tally`).
+NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@inline
+def add_step(known: Any, heard: Any, weight: Any, loss: Any, count: Any) -> Any:
+    """Count a step of `count` rows with this mean weight and this sum of losses.
+
+    heard: the number of steps of the block before this record, and the sum of their losses.
     """
-    rows, loss, steps, step_loss, most, spread = sums
-    records.cycle[record] = visit
+    rows, total, steps, step_loss, most, spread = known
+    here = loss / count
+    off = here - (heard[1] + step_loss) / max(heard[0] + steps, 1.0)
+    return (
+        rows + weight * count,
+        total + loss,
+        steps + 1.0,
+        step_loss + here,
+        max(most, here),
+        spread + off * off,
+    )
+
+
+@inline
+def close_record(layout: Layout, records: Records, state: Any, record: Any, visit: Any, known: Any) -> Any:
+    """Write where a record belongs, and what is known of its rows and steps."""
+    rows, loss, steps, step_loss, most, spread = known
+    block = layout.block[visit]
+    records.cycle[record] = layout.cycle[visit]
     records.block[record] = block
+    records.listed[record] = layout.first[visit]
+    records.width[record] = layout.first[visit + 1] - layout.first[visit]
     records.rows[record] = rows
     records.loss[record] = loss
     records.steps[record] = steps
