@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 PROBE = """
@@ -53,8 +54,10 @@ def lines(paths: list[Path]) -> int:
 def main(root: Path) -> None:
     source = root / "src"
     command = [sys.executable, "-c", PROBE, str(source / "semicyclic")]
-    environment = {**os.environ, "PYTHONPATH": str(source)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    # Without compiled code from earlier runs, or it would not be seen which functions are compiled.
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "PYTHONPATH": str(source), "NUMBA_CACHE_DIR": cache}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     for name, files in json.loads(done.stdout).items():
         paths = [Path(file) for file in files]
         print(f"{name}: {len(paths)} modules, {lines(paths):,} lines")
