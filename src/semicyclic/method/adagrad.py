@@ -9,65 +9,72 @@ from typing import Any
 import numpy as np
 
 from semicyclic.method.arrays import Layout, Plan, Records, State
-from semicyclic.method.jit import jit
+from semicyclic.method.jit import loop
 from semicyclic.method.settle import in_play, learn_losses
 from semicyclic.method.visit import (
     NOTHING,
+    Room,
     add_step,
     close_record,
     close_visit,
     gather,
-    longest_list,
-    longest_step,
+    make_room,
     open_visit,
     scatter,
     score_minibatch,
 )
 
 
-@jit
 def run_adagrad(
-    layout: Layout, plan: Plan, state: State, records: Records, bets: Any, toss: Any, span: Any
+    layout: Layout, plan: Plan, state: State, records: Records, bets: Any, toss: Any, span: tuple[int, int]
 ) -> Any:
     """Run the steps span[0]..span[1]-1 or as many as there is room for; see `kernels.advance`."""
+    room = make_room(layout, state, records.weight.shape[1], span)
+    squares = state.squares.reshape(-1) if layout.dense else np.empty_like(room.w)
+    gradient = np.zeros(room.stride, room.w.dtype)
+    columns = np.zeros(room.stride, np.uint8), np.empty(room.stride + 2, np.uint32)
+    return _run(layout, plan, state, records, bets, toss, span, room, (squares, gradient, *columns))
+
+
+@loop
+def _run(
+    layout: Layout,
+    plan: Plan,
+    state: State,
+    records: Records,
+    bets: Any,
+    toss: Any,
+    span: Any,
+    room: Room,
+    adaptive: Any,
+) -> Any:
+    """adaptive: squares as `room.w`; gradient; whether a column is touched; the list of those that are."""
     columns, values, starts = layout.columns, layout.values, layout.starts
-    cells_of = (columns, values, starts, layout.targets, layout.weights)
     steps, visits, lists, dense = layout.steps, layout.visits, layout.lists, layout.dense
-    changes = records.changes
-    room, experts = records.weight.shape
+    w, sums, slope, held, losses, mass = room.w, room.sums, room.slope, room.held, room.losses, room.mass
+    s, gradient, seen, touched = adaptive
+    squares = state.squares.reshape(-1)
+    most, experts = records.weight.shape
     blocks = len(plan.chain) // experts
     kind = state.vectors.dtype.type
-    vectors, squares = state.vectors.ravel(), state.squares.ravel()
     width, zero, one = np.uint64(state.vectors.shape[1]), np.uint64(0), np.uint64(1)
-    longest = longest_step(layout, span)
-    slope = np.empty(longest, state.vectors.dtype)
-    buffers = (np.empty_like(slope), slope, np.empty_like(slope))
-    stride = width if dense else np.uint64(longest_list(layout, span))
-    sums = np.zeros(np.int64(stride) * experts, state.vectors.dtype)
-    w = vectors if dense else np.empty(np.int64(stride) * experts, state.vectors.dtype)
-    s = squares if dense else np.empty(np.int64(stride) * experts, state.vectors.dtype)
-    gradient = np.zeros(stride, state.vectors.dtype)
-    seen = np.zeros(stride, np.uint8)
-    touched = np.empty(np.int64(stride) + 2, np.uint32)
-    held, losses, mass = np.ones(experts), np.zeros(experts), np.zeros(experts)
+    visit = room.visit
     used, record, step = np.int64(0), np.int64(0), span[0]
-    visit = np.searchsorted(visits, step, side="right") - 1
-    while step < span[1] and record < room:
+    while step < span[1] and record < most:
         block = layout.block[visit]
         end = min(visits[visit + 1], span[1])
         listed = np.uint64(layout.first[visit])
         n = np.uint64(layout.first[visit + 1]) - listed
         several = end - step > 1
         size = np.int64(n) * (2 if several else 1)
-        if used + experts * size > len(changes):
+        if used + experts * size > len(records.changes):
             break
         length = width if dense else n
-        column_list = (lists, listed, n, dense)
-        frame = (block, blocks, experts, width, stride, used, size)
-        open_visit(plan, vectors, w, column_list, changes, frame)
+        frame = (block, blocks, experts, listed, n, used, size)
+        open_visit(layout, plan, state, room, records.changes, frame)
         for e in range(experts):
             at = np.uint64(plan.active[e * blocks + block, 0]) * width
-            gather(squares, at, lists, listed, n, dense, s, np.uint64(e) * stride)
+            gather(squares, at, lists, listed, n, dense, s, np.uint64(e * room.stride))
         known, heard = NOTHING, (state.heard[block, 0], state.heard[block, 1])
         for t in range(step, end):
             first, last = np.uint64(steps[t]), np.uint64(steps[t + 1])
@@ -77,11 +84,10 @@ def run_adagrad(
             mixed, weight = 0.0, 1.0
             for e in range(experts):
                 slot = e * blocks + block
-                low = np.uint64(e) * stride
+                low = np.uint64(e * room.stride)
                 at = np.uint64(plan.active[slot, 0]) * width if dense else low
-                here, tilt, weight = score_minibatch(
-                    cells_of, w, at, at + length - one, (first, last), (plan.loss, plan.level), buffers
-                )
+                bias = at + length - one
+                here, tilt, weight = score_minibatch(layout, plan, room, at, bias, (first, last))
                 losses[e] = here / count
                 mixed += held[e] * here
                 mass[e] += held[e] * weight
@@ -119,11 +125,11 @@ def run_adagrad(
             if bets is not None:
                 learn_losses(bets, block, losses)
             known = add_step(known, heard, weight, mixed, count)
-        means = (record, end - step, several, False, sums, length, mass)
-        close_visit(plan, state, records, bets, vectors, w, column_list, frame, means)
+        means = (record, end - step, False, length)
+        close_visit(layout, plan, state, records, bets, room, frame, means)
         for e in range(experts):
             at = np.uint64(plan.active[e * blocks + block, 0]) * width
-            scatter(squares, at, lists, listed, n, dense, s, np.uint64(e) * stride)
+            scatter(squares, at, lists, listed, n, dense, s, np.uint64(e * room.stride))
         close_record(layout, records, state, record, visit, known)
         used, record, step = used + experts * size, record + 1, end
         visit += step == visits[visit + 1]

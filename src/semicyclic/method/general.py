@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from semicyclic.method.arrays import Layout, Plan, Records, State
-from semicyclic.method.jit import jit
+from semicyclic.method.jit import loop
 from semicyclic.method.loss import SOFTMAX
 from semicyclic.method.settle import in_play, learn_losses
 from semicyclic.method.slopes import slopes, softmax_slopes
@@ -20,35 +20,49 @@ from semicyclic.method.visit import NOTHING, add_step, close_record, longest_ste
 FOLD = 0.1
 
 
-@jit
 def run_general(
-    layout: Layout, plan: Plan, state: State, records: Records, bets: Any, toss: Any, span: Any
+    layout: Layout, plan: Plan, state: State, records: Records, bets: Any, toss: Any, span: tuple[int, int]
 ) -> Any:
     """Run the steps span[0]..span[1]-1 or as many as there is room for; see `kernels.advance`."""
+    experts, (_, width, outputs), kind = records.weight.shape[1], state.vectors.shape, state.vectors.dtype
+    longest = longest_step(layout, span)
+    score, slope = np.empty((2, longest, outputs), kind)
+    adaptive = width if (plan.rule == ADAGRAD).any() else 0
+    gradient, touched = np.zeros((adaptive, outputs), kind), np.zeros(2 * adaptive, np.int64)
+    buffers = (score, slope, np.empty(longest, kind), gradient, touched)
+    lag = np.zeros((experts, width, outputs), kind)
+    by_expert = np.ones(experts), np.zeros(experts)
+    visit = int(np.searchsorted(layout.visits, span[0], side="right")) - 1
+    return _run(layout, plan, state, records, bets, toss, (*span, visit), buffers, lag, by_expert)
+
+
+@loop
+def _run(
+    layout: Layout,
+    plan: Plan,
+    state: State,
+    records: Records,
+    bets: Any,
+    toss: Any,
+    span: Any,
+    buffers: Any,
+    lag: Any,
+    by_expert: Any,
+) -> Any:
     room, experts = records.weight.shape
     blocks = len(plan.chain) // experts
-    _, width, outputs = state.vectors.shape
-    longest = longest_step(layout, span)
-    adagrad = (plan.rule == ADAGRAD).any()
-    lag = np.zeros((experts, width, outputs), state.vectors.dtype)
-    score = np.empty((longest, outputs), state.vectors.dtype)
-    slope = np.empty((longest, outputs), state.vectors.dtype)
-    value = np.empty(longest, state.vectors.dtype)
-    gradient = np.zeros((width if adagrad else 0, outputs), state.vectors.dtype)
-    touched = np.zeros(2 * width if adagrad else 0, np.int64)
-    buffers = (score, slope, value, gradient, touched)
-    held, losses = np.ones(experts), np.zeros(experts)
+    outputs = state.vectors.shape[2]
+    held, losses = by_expert
     used = np.int64(0)
     record = np.int64(0)
-    step = span[0]
-    visit = np.searchsorted(layout.visits, step, side="right") - 1
+    step, visit = span[0], span[2]
     while step < span[1] and record < room:
         block = layout.block[visit]
         begin, end = step, min(layout.visits[visit + 1], span[1])
         listed, n = layout.first[visit], layout.first[visit + 1] - layout.first[visit]
         need = np.int64(0)
         for e in range(experts):
-            need += n * outputs * ((plan.active[e * blocks + block] >= 0).sum() + (end - step > 1))
+            need += n * outputs * (_vectors(plan, e * blocks + block) + (end - step > 1))
         if used + need > len(records.changes):
             break
         columns = layout.lists[listed : listed + n]
@@ -100,7 +114,16 @@ def run_general(
     return step, record, used
 
 
-@jit
+@loop
+def _vectors(plan: Plan, slot: Any) -> Any:
+    """The number of active vectors."""
+    count = np.int64(0)
+    for a in range(plan.active.shape[1]):
+        count += plan.active[slot, a] >= 0
+    return count
+
+
+@loop
 def _open(plan: Plan, state: State, slot: Any, columns: Any, changes: Any, to: Any) -> Any:
     """Keep the active vectors before the visit where their changes will be; where these end."""
     for a in range(plan.active.shape[1]):
@@ -113,7 +136,7 @@ def _open(plan: Plan, state: State, slot: Any, columns: Any, changes: Any, to: A
     return to
 
 
-@jit
+@loop
 def _close(
     plan: Plan, state: State, records: Records, lag: Any, place: Any, slot: Any, columns: Any, several: Any
 ) -> Any:
@@ -124,9 +147,7 @@ def _close(
     changes, to = records.changes, records.begin[place]
     kind, outputs = changes.dtype.type, state.vectors.shape[2]
     size = len(columns) * outputs
-    mean = to
-    for a in range(plan.active.shape[1]):
-        mean += size * (plan.active[slot, a] >= 0)
+    mean = to + size * _vectors(plan, slot)
     weight = records.weight[place]
     whole, share = kind(0.0), kind(0.0)
     if weight > 0.0:
@@ -150,7 +171,7 @@ def _close(
             to += size
 
 
-@jit
+@loop
 def _gradient(
     layout: Layout, plan: Plan, state: State, slot: Any, step: Any, columns: Any, buffers: Any
 ) -> Any:
@@ -192,13 +213,13 @@ def _gradient(
     return here / count, weight
 
 
-@jit
+@loop
 def _column(layout: Layout, columns: Any, p: Any) -> Any:
     """The column of cell p, given the list of its visit."""
     return np.int64(layout.columns[p]) if layout.dense else np.int64(columns[layout.columns[p]])
 
 
-@jit
+@loop
 def _move(
     layout: Layout,
     plan: Plan,
@@ -236,7 +257,7 @@ def _move(
     state.norm[chain] += grown
 
 
-@jit
+@loop
 def _add(plan: Plan, state: State, lag: Any, slot: Any, cell: Any, change: Any, mass: Any) -> Any:
     """Move every active vector by c_a times `change` in one cell; the growth of the squared norm."""
     j, c = cell
@@ -256,7 +277,7 @@ def _add(plan: Plan, state: State, lag: Any, slot: Any, cell: Any, change: Any, 
     return grown
 
 
-@jit
+@loop
 def _move_adagrad(
     layout: Layout,
     plan: Plan,
@@ -316,7 +337,7 @@ def _move_adagrad(
             gradient[j, c] = 0
 
 
-@jit
+@loop
 def _rescale(plan: Plan, state: State, chain: Any) -> Any:
     """After a step: the projection onto the ball, and the step size of dual averaging."""
     state.steps[chain] += 1
@@ -327,13 +348,13 @@ def _rescale(plan: Plan, state: State, chain: Any) -> Any:
         state.scale[chain] *= plan.radius[chain] / size
 
 
-@jit
+@loop
 def _sinks(plan: Plan, state: State, chain: Any) -> Any:
     """Whether projections have made the scale so small that it is time to fold it."""
     return plan.rule[chain] == SGD and state.scale[chain] < FOLD
 
 
-@jit
+@loop
 def _fold(plan: Plan, state: State, chain: Any) -> Any:
     """Multiply the scale into the vectors of a chain, and take its norm afresh; the scale it had."""
     scale = state.scale[chain]
@@ -341,8 +362,8 @@ def _fold(plan: Plan, state: State, chain: Any) -> Any:
     state.norm[chain] = 0.0
     for vector in range(len(plan.owner)):
         if plan.owner[vector] == chain:
-            cells = state.vectors[vector].ravel()
-            for j in range(len(cells)):
-                cells[j] *= cells.dtype.type(scale)
-                state.norm[chain] += np.float64(cells[j]) ** 2
+            for j in range(state.vectors.shape[1]):
+                for c in range(state.vectors.shape[2]):
+                    state.vectors[vector, j, c] *= state.vectors.dtype.type(scale)
+                    state.norm[chain] += np.float64(state.vectors[vector, j, c]) ** 2
     return scale

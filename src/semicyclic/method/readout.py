@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from semicyclic.method.arrays import Plan, Records
-from semicyclic.method.jit import jit
+from semicyclic.method.jit import jit, loop
 
 # Changes are swept up in tiles of 2^13 columns, which stay in the cache; packing orders a visit's columns so.
 TILE_BITS = 13
 
 
-@jit
+@loop
 def look_back(plan: Plan, records: Records, picks: Any, carry: Any, later: Any, needed: Any) -> Any:
     """The weight of every change in every model, going backwards through the records.
 
@@ -110,7 +110,7 @@ def sweep(plan: Plan, records: Records, picks: Any, weights: Any, out: Any, low:
                                 flat[np.uint64(row + model[entry])] += part * change
 
 
-@jit
+@loop
 def _find_tile(lists: Any, low: Any, high: Any, tile: Any) -> Any:
     """Where in lists[low:high], which is ordered by tile, this tile or a later one begins."""
     while low < high:
@@ -122,7 +122,7 @@ def _find_tile(lists: Any, low: Any, high: Any, tile: Any) -> Any:
     return low
 
 
-@jit
+@loop
 def walk(plan: Plan, records: Records, picks: Any, vectors: Any, out: Any) -> Any:
     """Add whole iterates to out [models, d+1, C], bringing `vectors` from before the records to their end."""
     first, model, mean, last = picks
@@ -135,7 +135,7 @@ def walk(plan: Plan, records: Records, picks: Any, vectors: Any, out: Any) -> An
     kind = vectors.dtype.type
     outputs = np.uint64(vectors.shape[2])
     size = np.uint64(vectors.shape[1] * vectors.shape[2])
-    v, rows = vectors.ravel(), out.ravel()
+    v, rows = vectors.reshape(-1), out.reshape(-1)
     for r in range(count):
         begin, width = np.uint64(listed[r]), np.uint64(widths[r])
         for e in range(experts):

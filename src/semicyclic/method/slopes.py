@@ -123,7 +123,9 @@ def slopes(
 def softmax_slopes(score: Any, target: Any, slope: Any, value: Any) -> Any:
     """Slopes [rows, C] and values of the softmax loss."""
     for r in range(len(score)):
-        top = score[r].max()
+        top = score[r, 0]
+        for c in range(1, score.shape[1]):
+            top = max(top, score[r, c])
         total = score.dtype.type(0.0)
         for c in range(score.shape[1]):
             slope[r, c] = np.exp(score[r, c] - top)

@@ -4,41 +4,59 @@ If the layout is dense, a visit runs on the chain's vector in place, and its lis
 touch. Otherwise these columns are gathered into a small array, in the order of the list, and scattered back
 at the end.
 
-Functions take arrays, not the tuples that hold them: taking an array out of a tuple in every step costs more
-than a step of a single row. Indices are unsigned, or each would first be tested for being negative.
+Indices are unsigned, or each would first be tested for being negative.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from semicyclic.method.arrays import Layout, Plan, Records
-from semicyclic.method.jit import inline, jit
+from semicyclic.method.arrays import Layout, Plan, Records, State
+from semicyclic.method.jit import inline
 from semicyclic.method.slopes import slopes
+
+Array = npt.NDArray[Any]
 
 # Adding up whole iterates vectorises: up to this many additions per cell, it is faster than following the
 # columns that change.
 SUMS_PER_CELL = 4
 
 
-@jit
-def longest_step(layout: Layout, span: Any) -> Any:
+class Room(NamedTuple):
+    """Arrays that a loop needs while it runs.
+
+    w: the weights of a visit, expert by expert: the chains' own vectors if the layout is dense, else copies.
+    sums: as large, for the means. score, slope, value: by row of a minibatch. held, losses, mass: by expert.
+    visit: the first visit. stride: how far apart the experts are in w and sums.
+    """
+
+    w: Array
+    sums: Array
+    score: Array
+    slope: Array
+    value: Array
+    held: Array
+    losses: Array
+    mass: Array
+    visit: int
+    stride: int
+
+
+def make_room(layout: Layout, state: State, experts: int, span: tuple[int, int]) -> Room:
+    """Room for the steps span[0]..span[1]-1."""
+    kind, width = state.vectors.dtype, state.vectors.shape[1]
+    visit, last = np.searchsorted(layout.visits, (span[0], span[1] - 1), side="right") - 1
+    stride = width if layout.dense else int(np.diff(layout.first[visit : last + 2]).max())
+    w = state.vectors.reshape(-1) if layout.dense else np.empty(stride * experts, kind)
+    by_row = np.empty((3, longest_step(layout, span)), kind)
+    by_expert = np.ones(experts), np.zeros(experts), np.zeros(experts)
+    return Room(w, np.zeros(stride * experts, kind), *by_row, *by_expert, int(visit), stride)
+
+
+def longest_step(layout: Layout, span: tuple[int, int]) -> int:
     """The most rows of a step among steps span[0]..span[1]-1."""
-    longest = np.int64(0)
-    for t in range(span[0], span[1]):
-        longest = max(longest, layout.steps[t + 1] - layout.steps[t])
-    return longest
-
-
-@jit
-def longest_list(layout: Layout, span: Any) -> Any:
-    """The most columns of a visit among those of steps span[0]..span[1]-1."""
-    longest = np.int64(0)
-    visit = np.searchsorted(layout.visits, span[0], side="right") - 1
-    while visit < len(layout.block) and layout.visits[visit] < span[1]:
-        longest = max(longest, layout.first[visit + 1] - layout.first[visit])
-        visit += 1
-    return longest
+    return int(np.diff(layout.steps[span[0] : span[1] + 1]).max())
 
 
 @inline
@@ -69,13 +87,13 @@ def open_changes(w: Any, at: Any, lists: Any, listed: Any, n: Any, dense: Any, c
 
 
 @inline
-def score_minibatch(layout: Any, w: Any, at: Any, bias: Any, rows: Any, loss: Any, buffers: Any) -> Any:
+def score_minibatch(layout: Layout, plan: Plan, room: Room, at: Any, bias: Any, rows: Any) -> Any:
     """Score a minibatch by the weights w[at:] with the intercept w[bias], and find the slopes of its loss.
 
     Returns the sum of the losses, the sum of the slopes, and the mean weight of the rows.
     """
-    columns, values, starts, targets, row_weights = layout
-    score, slope, value = buffers
+    columns, values, starts, row_weights = layout.columns, layout.values, layout.starts, layout.weights
+    w, score, slope, value = room.w, room.score, room.slope, room.value
     zero, one = np.uint64(0), np.uint64(1)
     first, last = rows
     count = last - first
@@ -85,7 +103,7 @@ def score_minibatch(layout: Any, w: Any, at: Any, bias: Any, rows: Any, loss: An
         for p in range(np.uint64(starts[r]), np.uint64(starts[r + one])):
             total += w[at + np.uint64(columns[p])] * values[p]
         score[r - first] = total
-    slopes(loss[0], loss[1], count, score, zero, targets, first, slope, zero, value)
+    slopes(plan.loss, plan.level, count, score, zero, layout.targets, first, slope, zero, value)
     weight = 1.0
     if len(row_weights) > 0:
         weight = 0.0
@@ -142,42 +160,38 @@ def close_changes(
 
 
 @inline
-def open_visit(plan: Plan, vectors: Any, w: Any, columns: Any, changes: Any, frame: Any) -> Any:
+def open_visit(layout: Layout, plan: Plan, state: State, room: Room, changes: Any, frame: Any) -> Any:
     """Gather the weights of every expert, and keep them where their changes will be.
 
-    columns: lists, where the visit's list begins, how long it is, and whether the layout is dense.
-    frame: block, and of `vectors`, `w` and `changes` how much each expert has; where changes begin.
+    frame: block, number of blocks and of experts; where the list of columns begins and how long it is; where
+        the changes begin, and how many numbers they are for each expert.
     """
-    lists, listed, n, dense = columns
-    block, blocks, experts, width, stride, used, size = frame
+    block, blocks, experts, listed, n, used, size = frame
+    lists, dense, w, vectors = layout.lists, layout.dense, room.w, state.vectors.reshape(-1)
     for e in range(experts):
-        at = np.uint64(plan.active[e * blocks + block, 0]) * width
-        place = at if dense else np.uint64(e) * stride
+        at = np.uint64(plan.active[e * blocks + block, 0] * state.vectors.shape[1])
+        place = at if dense else np.uint64(e * room.stride)
         gather(vectors, at, lists, listed, n, dense, w, place)
         open_changes(w, place, lists, listed, n, dense, changes, np.uint64(used + e * size))
 
 
 @inline
 def close_visit(
-    plan: Plan,
-    state: Any,
-    records: Records,
-    bets: Any,
-    vectors: Any,
-    w: Any,
-    columns: Any,
-    frame: Any,
-    means: Any,
+    layout: Layout, plan: Plan, state: State, records: Records, bets: Any, room: Room, frame: Any, means: Any
 ) -> Any:
-    """Scatter the weights of every expert, and write its record and its changes."""
-    lists, listed, n, dense = columns
-    block, blocks, experts, width, stride, used, size = frame
-    record, steps, several, summing, sums, length, mass = means
+    """Scatter the weights of every expert, and write its record and its changes.
+
+    means: the number of the record, how many steps it has, whether `sums` holds whole iterates, and how many
+        numbers each of them is.
+    """
+    block, blocks, experts, listed, n, used, size = frame
+    record, steps, summing, length = means
+    lists, dense, w, mass, vectors = layout.lists, layout.dense, room.w, room.mass, state.vectors.reshape(-1)
     for e in range(experts):
         slot = e * blocks + block
-        at = np.uint64(plan.active[slot, 0]) * width
-        place, to = at if dense else np.uint64(e) * stride, np.uint64(used + e * size)
-        own = (several, summing, sums, np.uint64(e) * stride, length, mass[e])
+        at, low = np.uint64(plan.active[slot, 0] * state.vectors.shape[1]), np.uint64(e * room.stride)
+        place, to = at if dense else low, np.uint64(used + e * size)
+        own = (steps > 1, summing, room.sums, low, length, mass[e])
         close_changes(w, place, lists, listed, n, dense, records.changes, to, own)
         scatter(vectors, at, lists, listed, n, dense, w, place)
         state.steps[plan.chain[slot]] += steps
