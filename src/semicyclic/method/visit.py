@@ -49,9 +49,9 @@ def make_room(layout: Layout, state: State, experts: int, span: tuple[int, int])
     visit, last = np.searchsorted(layout.visits, (span[0], span[1] - 1), side="right") - 1
     stride = width if layout.dense else int(np.diff(layout.first[visit : last + 2]).max())
     w = state.vectors.reshape(-1) if layout.dense else np.empty(stride * experts, kind)
-    by_row = np.empty((3, longest_step(layout, span)), kind)
-    by_expert = np.ones(experts), np.zeros(experts), np.zeros(experts)
-    return Room(w, np.zeros(stride * experts, kind), *by_row, *by_expert, int(visit), stride)
+    score, slope, value = np.empty((3, longest_step(layout, span)), kind)
+    sums, held, (losses, mass) = np.zeros(stride * experts, kind), np.ones(experts), np.zeros((2, experts))
+    return Room(w, sums, score, slope, value, held, losses, mass, int(visit), stride)
 
 
 def longest_step(layout: Layout, span: tuple[int, int]) -> int:
