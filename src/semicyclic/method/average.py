@@ -1,21 +1,29 @@
 """Averages of iterates: the paper's method in one file.
 
-The aim is a model w^i for each block i that minimises F~(w^1..w^m) = (1/m) sum_i F_i(w^i) (eq. 8), as well
-as one model on i.i.d. data would: F~ <= F(w*) + O(sqrt(B^2/T)) (eq. 13). Theorem 3: run one chain through
-the cyclic data, and for each block average only the iterates w_t of its own steps S_i = {t(k, i, j)}, K n of
-them, each as it was BEFORE its update:
+The aim is a model w^i for each block i that minimises the expected loss of a random block and a row of it,
+
+    F~(w^1..w^m) = E f(w^i, z) over i and z ~ D_i = (1/m) sum_i F_i(w^i)                               (eq. 8)
+
+as well as one model on i.i.d. data would: F~ <= F(w*) + O(sqrt(B^2/T)) (eq. 13). Theorem 3: run one chain
+through the cyclic data, and for each block average only the iterates w_t of its own steps S_i = {t(k, i, j)},
+K n of them, each as it was BEFORE its update:
 
     w~^i = (1 / |S_i|) sum_{t in S_i} w_t                                                             (eq. 14)
     E F~(w~^1..w~^m) <= F(w*) + sqrt(2 B^2 / T)                                                  (eq. 15, 20)
 
-Why: the regret bound of `step` holds for any sequence (eq. 16), so also summed block by block (eq. 17). w_t
-has not seen z_t, so f(w_t, z_t) is F_i(w_t) in expectation (eq. 18); and by Jensen's inequality F_i of the
-mean is at most the mean of F_i (eq. 19). Both steps need nothing but draws of D_i within S_i, whatever m
-is.
+Why, with S_i the steps of block i and w = w* in the regret bound of `step`, which holds for any sequence:
+
+    sum_t f(w_t, z_t) - f(w*, z_t)                       <= sqrt(2 B^2 T)                             (eq. 16)
+    (1/T) sum_i sum_{t in S_i} f(w_t, z_t) - f(w*, z_t)  <= sqrt(2 B^2 / T)   by block, over T        (eq. 17)
+    E f(w_t, z_t) = F_i(w_t)                                w_t has not seen z_t ~ D_i                (eq. 18)
+    F_i(w~^i) <= (1/|S_i|) sum_{t in S_i} F_i(w_t)          Jensen's inequality                       (eq. 19)
+
+This needs nothing but draws of D_i within S_i, whatever m is.
 
 A run does not keep every w_t. It keeps one record per visit (the n steps of block i in cycle k): the mean
 of its iterates, as a `Mean` with its weight, n, and the iterate after it. Means over disjoint steps
-`merge`, so every read-out is a choice of weights over records, made after the run; `log` adds them up:
+`merge`, so every read-out is a choice of weights over records, made after the run (the module `log` adds the
+records up):
 
     block_means    each record by its number of steps: eq. 14, of one chain, of separate ones, or (eq. 21) of
                    hedged ones, where a step counts for expert e by its probability p^e
@@ -53,8 +61,9 @@ class Table(NamedTuple):
     """The records of a run, in order: cycle, slot, weight and expert of each.
 
     A slot is a block; or, with several hedged experts, a block as seen by one of them: slot e * m + i is that
-    of block i and expert e. The weight of a record is its number of steps, or, for hedged experts, the sum of
-    p^e over them; a negative one marks a record that is not used. force: the expert's probability after it.
+    of block i and expert e. The weight of a record is its number of steps (each times the mean weight of its
+    rows), or, for hedged experts, the sum of p^e over them; a negative one marks a record that is not used.
+    force: the expert's probability after the record.
     """
 
     cycle: Array
@@ -105,9 +114,9 @@ def shared(membership: Array) -> Member:
 
 
 class Picks(NamedTuple):
-    """A read-out as weights: `model` takes `mean` times the mean of `record`, and `last` times its end.
+    """A read-out as weights over records, in their order.
 
-    In the order of records.
+    `model` takes `mean` times the mean of `record`, and `last` times the iterate after it.
     """
 
     model: Array
@@ -123,14 +132,14 @@ def block_means(table: Table, member: Member) -> Picks:
 
 
 def tails(table: Table, member: Member, cycles: int) -> Picks:
-    """The mean over each model's own last `cycles` cycles."""
+    """The mean over the last `cycles` cycles in which each model was visited."""
     model, record, share = _held(table, member)
     recent = _cycles_ago(model, table.cycle[record]) < cycles
     return _normalised(model[recent], record[recent], share[recent])
 
 
 def fading(table: Table, member: Member, half_life: float) -> Picks:
-    """The mean with weights that halve every `half_life` cycles, within each model's steps."""
+    """The mean with weights that halve every `half_life` cycles, also those without a visit to the model."""
     model, record, share = _held(table, member)
     cycle = table.cycle[record]
     latest = np.full(member.models, np.iinfo(np.int64).min)

@@ -1,19 +1,24 @@
 """Bases: which vectors make up the model of each block.
 
 In block i the model is w = sum_j c_ij v_j over the active vectors of the block, and a step moves every one of
-them by c_ij times the same gradient. So all of these are one method, SGD, in spaces of different size:
+them by -eta c_ij g, with the same gradient g. So all of these are one method, SGD on all vectors together, in
+which B bounds the norm of all vectors of the best solution, and G becomes max_i ||c_i|| G:
 
     single      w = v                 one chain through all blocks                              (eq. 2)
     separate    w = v_i               m chains; chain i moves only in block i, from where it    (eq. 9)
-                                      stopped in the previous cycle
+                                      stopped in the previous cycle: w^i_{t+1} = w^i_t - eta g_t for t in S_i
     residual    w = v + u_i / 2       a shared vector and a difference u_i / 2 for each block, which moves a
                                       quarter as far: the additive structure mentioned in Section 4
     fourier     w = v_0 + sum_h cos(2 pi h s) a_h + sin(2 pi h s) b_h, s the middle of block i in the cycle
 
-Separate chains have T/m steps each, but of independent draws of their own D_i. So each is within O(sqrt(B^2
-m/T)) of its own best F_i(w*^i) (eq. 10). Averaged over blocks, they are as near to the mean of these bests
-(eq. 11), and so to F(w*), which is no smaller (eq. 12). That is m times slower than one chain on i.i.d.
-data, in return for the F_i(w*^i), which may lie far below F_i(w*) if blocks differ.
+Separate chains have T/m steps each, but of independent draws of their own D_i. With w*^i the best model of
+block i alone, F_i(w^i) <= F_i(w*^i) + O(sqrt(B^2 m/T)) (eq. 10), and averaged over blocks
+
+    F~(w^1..w^m) <= (1/m) sum_i F_i(w*^i) + O(sqrt(B^2 m/T))                                         (eq. 11)
+                 <= F(w*) + O(sqrt(B^2 m/T)),    since F_i(w*^i) <= F_i(w*)                          (eq. 12)
+
+That is m times slower than one chain on i.i.d. data, in return for the F_i(w*^i), which may lie far below
+F_i(w*) if blocks differ.
 """
 
 from collections.abc import Sequence

@@ -1,18 +1,20 @@
 """Semi-cyclic SGD by its definition: every step written out, every iterate kept.
 
-    F(w) = (1/m) sum_i F_i(w),    F_i(w) = E f(w, z) over z ~ D_i                                      (eq. 1)
+    F(w) = E f(w, z) over z ~ D,  D = (1/m) sum_i D_i                                                  (eq. 1)
+         = (1/m) sum_i F_i(w),    F_i(w) = E f(w, z) over z ~ D_i
     w_1 = 0,    w_{t+1} = w_t - eta_t g_t,    g_t a subgradient of f(., z_t) at w_t                    (eq. 2)
     z_t ~ D_i  for t = t(k, i, j) = (k-1) n m + (i-1) n + j, T = K m n                                 (eq. 4)
                in cycle k = 1..K, block i = 1..m, step j = 1..n of the block
 
-On i.i.d. data the mean of all w_t is within O(sqrt(B^2/T)) of the best F(w*) with ||w*|| <= B (eq. 3); on
-block-cyclic data it is not, but the models of all blocks together are, if each averages its own iterates
-(`average`). Here rows come with their cycle and block,
-and blocks may have any length and order. z_t is a minibatch, and f(w, z_t) the mean loss of its rows.
+On i.i.d. data the mean of all w_t is within O(sqrt(B^2/T)) of F(w*), the least F(w) with ||w|| <= B (eq. 3).
+On block-cyclic data it need not be, but the models of all blocks together are, if each averages its own
+iterates (`average`). Here rows come with their cycle and block, and blocks may have any length and order: if
+block i has |S_i| of T steps, it has the weight |S_i| / T in F in place of 1/m. z_t is a minibatch, and
+f(w, z_t) the mean loss of its rows.
 
 In block i the model is w = sum_j c_ij v_j over the vectors of a basis: v itself for the single chain, v_i
-for separate chains (`basis`). A step moves every vector by its own part of the gradient, c_ij g_t. With a
-projection, w_{t+1} = Pi_B(w_t - eta_t g_t), Pi_B(w) = w / max(||w|| / B, 1).
+for separate chains (`basis`). A step moves every vector by -eta_t c_ij g_t. With a projection,
+w_{t+1} = Pi_B(w_t - eta_t g_t), Pi_B(w) = w / max(||w|| / B, 1).
 
 This file is to be read next to the paper, and it is what tests compare the compiled loops with. It is slow.
 """
@@ -95,8 +97,8 @@ def run_chain(
     emphasised = np.ones(basis.blocks) if emphasis is None else np.asarray(emphasis)
     V = np.zeros((basis.vectors, loss.outputs, examples.X.shape[1])) if start is None else np.array(start)
     squares, owner, t = np.zeros_like(V), basis.owner(), np.zeros(basis.chains)
-    # A chain's step size depends on T, the number of steps in its own blocks. Gradients that are multiplied
-    # by c have c^2 times the squared norm, so with emphasis T becomes the sum of c^2 over the steps.
+    # A chain's step size depends on T, the number of steps in its own blocks, unless the step states it. With
+    # emphasis a, gradients have a^2 times the squared norm, so T becomes the sum of a^2 over the steps.
     blocks = [examples.block[rows[0]] for rows in batches]
     steps = np.bincount(basis.chain[blocks], emphasised[blocks] ** 2, basis.chains)
     eta = [step.eta(total) for total in steps]
@@ -151,8 +153,8 @@ def hedge_chains(chains: Sequence[list[Iterate]], bets: Bets, toss: Array | None
 
     Before each step the probabilities p of its block are known: u_t = sum_e p^e w^e_t is in force, or the one
     expert that the coin toss[t] picks. Then every expert's loss is seen. The loss of a step is the expected
-    loss, sum_e p^e f(w^e_t, z_t), which is what Lemma 1 bounds. After the step the mixture by the new
-    probabilities is in force until a coin is tossed again. A mixture has no gradient.
+    loss, sum_e p^e f(w^e_t, z_t), which is what Lemma 1 bounds, or that of the expert drawn. After the step
+    the mixture by the new probabilities is in force until a coin is tossed again. A mixture has no gradient.
     """
     done = []
     for t, steps in enumerate(zip(*chains, strict=True)):
@@ -172,9 +174,9 @@ def hedge_chains(chains: Sequence[list[Iterate]], bets: Bets, toss: Array | None
 
 
 def mean_iterate(iterates: Sequence[Iterate], share: Callable[[Iterate], float] = lambda _: 1.0) -> Array:
-    """(1 / |S_i|) sum_{t in S_i} w_t of the steps of a block: eq. 14; of what a hedge has in force, eq. 21.
+    """(1 / |S_i|) sum_{t in S_i} w_t, given the steps of block i (eq. 14); with u_t of a hedge, eq. 21.
 
-    Each w_t is that before its update. share: how much a step counts, besides its weight.
+    Each w_t is that before its update, and counts by the mean weight of its rows, times `share` if given.
     """
     weights = [share(step) * step.weight for step in iterates]
     total = sum(weight * step.before for weight, step in zip(weights, iterates, strict=True))

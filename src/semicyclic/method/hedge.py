@@ -9,18 +9,28 @@ The experts are chains. In the paper there are two: expert 0 is w_t, the single 
     after z_t      q^e_{t+1} = q^e_t (1 + nu (f(w_t, z_t) - f(w^e_t, z_t))) in block i; other blocks stay
     read-out       u~^i = (1 / |S_i|) sum_{t in S_i} u_t                                              (eq. 21)
 
-Lemma 1: in block i, with T_i = |S_i| steps, the expected regret of u_t to w_t is at most 2, and to w^i_t at
-most 2 B sqrt(T_i ln(B T_i)). With the regret of the chains themselves (eq. 22, 23; see `step`), divided by
-the number of steps, and Jensen's inequality for the mean, Theorem 4 follows:
+As the paper states it (G = 1), Lemma 1: in block i, with T_i = |S_i| steps, the expected regret of u_t to w_t
+is at most 2, and to w^i_t at most 2 B sqrt(T_i ln(B T_i)). Theorem 4 follows. In block i, add the regret of
+its own chain (eq. 23; see `step`), divide by T_i, take expectations (E f(u_t, z_t) = F_i(u_t), as u_t has not
+seen z_t), and use Jensen's inequality for the mean:
 
     E F_i(u~^i) <= F_i(w*^i) + 4 sqrt(B^2 ln(B T/m) / (T/m))
-    E F~(u~^1..u~^m) <= F(w*) + 2 m / T + 2 sqrt(B^2 / T) <= F(w*) + 4 sqrt(B^2 / T)  if m <= B^2 K n
 
-The second part of Lemma 1 needs 4 B, and the first bound 4 sqrt(ln) + 1 for 4 sqrt(ln); both chains must be
-projected, B at least 1 and T_i at least 4 ln(B T_i). `theory` has every bound with its corrected constant.
+Over all blocks, add the regret 2 to w_t of every block, 2 m in all, and that of the single chain (eq. 22),
+and divide by T:
 
-The chains never depend on the probabilities. Both rules are written once, below, as plain functions of
-scalars: the compiled loops of training call them compiled, and the strategy for Flower as they are.
+    E F~(u~^1..u~^m) <= F(w*) + 2 m / T + 2 sqrt(B^2 / T) <= F(w*) + 4 sqrt(B^2 / T)
+
+where the last step needs m <= B sqrt(T), that is m <= B^2 K n. The proof gives 4 B for 2 B in Lemma 1, and
+with the step `tight` (4 sqrt(ln(B T/m)) + 1) sqrt(B^2 / (T/m)) in the first bound. It needs losses that
+differ by at most 2 B, which projection of both chains ensures; B >= 1 for the regret 2; and T_i >= 4 ln(B
+T_i), so that nu <= 1/(4 B). `theory` has every bound with its corrected constant.
+
+AdaHedge needs none of these conditions. Its regret to every expert is O(R sqrt(T_i)) for losses in a range R,
+so it gives the first bound, without the logarithm, but not the constant regret to w_t of the second.
+
+The chains never depend on the probabilities. Both rules are written once, below, as plain functions: the
+compiled loops of training call them compiled, and the strategy for Flower as they are.
 """
 
 from dataclasses import dataclass
@@ -46,7 +56,7 @@ class Bets(NamedTuple):
     stake: [m, E] Prod's ln q^e; or AdaHedge's cumulative losses L^e, less the smallest.
     gap: [m] AdaHedge's Delta. rate, limit: [m] Prod's nu, and 2 M, at which differences of losses are
         clipped (infinite if they are not).
-    lost: [m, E] each expert's own progressive loss, summed over steps. steps: [m].
+    lost: [m, E] each expert's own losses, each before the update of its step, summed over steps. steps: [m].
     clipped, refused: [m] how many differences were clipped, and how many factors were not positive.
     """
 
@@ -92,8 +102,9 @@ def prod(bets: Bets, block: int, losses: Array) -> None:
 
 
 def adahedge(bets: Bets, block: int, losses: Array) -> None:
-    """AdaHedge over E experts with losses l, in all L: p^e is proportional to exp(-eta L^e) with the rate
-    eta = ln E / Delta, after
+    """AdaHedge over E experts with losses l and cumulative losses L.
+
+    p^e is proportional to exp(-eta L^e) with the rate eta = ln E / Delta, after
 
         Delta <- Delta + max(0, <p, l> - (mix(eta, L + l) - mix(eta, L))),    L <- L + l,
         mix(eta, L) = min L - (1/eta) ln mean_e exp(-eta (L^e - min L)),      mix(inf, L) = min L.
@@ -161,10 +172,10 @@ def learn_losses(bets: Bets, block: int, losses: Array) -> None:
 
 
 def in_play(bets: Bets, block: int, toss: float, held: Array) -> None:
-    """Fill `held` [E] with what counts of each expert at a step: its probability, or 0 and 1 by a coin.
+    """Fill `held` [E] with the weight of each expert in u_t: its probability, or 0 and 1 by a coin.
 
-    toss: a uniform number; it picks expert e >= 1 if it falls into e's share, counted from 1 on, and else 0.
-        A negative one stands for no coin.
+    toss: a uniform number. [0, 1) is divided into intervals of length p^1..p^N; the rest is expert 0's. A
+        negative number stands for no coin.
     """
     for e in range(len(held)):
         held[e] = bets.share[block, e] if bets.share[block, e] >= FAINT else 0.0
@@ -226,19 +237,20 @@ class Prod:
 
         nu = sqrt(ln(N M T_i) / T_i) / (2 M),     delta = nu, or nu M if M < 1; at most 1/2.
 
-    The paper has N = 1, M = B and T_i = T/m. What Theorem 4 writes as q = 1 - eta and q^i_1 = eta is delta:
-    its proof needs the rate nu there. It also needs M >= 1; for a smaller M, delta = nu M keeps the regret to
-    expert 0 at a constant times M.
+    The paper has N = 1, M = B and T_i = T/m. Theorem 4 writes q = 1 - eta and q^i_1 = eta and does not define
+    eta: its proof needs eta = nu, here delta. It also needs M >= 1; for a smaller M, delta = nu M keeps the
+    regret to expert 0 at a constant times M.
 
-    bound: M. Differences beyond 2 M are clipped and counted. Unless given, training takes M = G B if all
-        chains are projected (`radius=`): two points of a ball of radius B are at most 2 B apart, so their
-        losses differ by at most 2 G B, and nothing needs to be clipped.
+    bound: M. Differences beyond 2 M are clipped and counted: Lemma 1 then holds for the clipped losses.
+        Unless given, training takes M = G B if all chains are projected (`radius=`): two points of a ball of
+        radius B are at most 2 B apart, so their losses differ by at most 2 G B, and nothing needs to be
+        clipped.
     lipschitz: G, if rows come in parts, so that their largest norm is not known beforehand.
     steps: T_i, one for all blocks or one for each, if the rows do not tell: a stream, or a run that will
         go on. The guarantee is for that many steps.
     rate: nu, to choose another one.
-    coin: a generator; then one expert is drawn at every step: w^e if a uniform number falls into its share,
-        those of 1..N first. Otherwise the mixture is in force.
+    coin: a generator; then one expert is drawn at every step (see `in_play`). Otherwise the mixture is in
+        force.
     """
 
     bound: float | None = None
@@ -310,7 +322,7 @@ def prod_rate(T: float, M: float, N: int = 1) -> float:
 
 
 def steps_needed(M: float, N: int = 1) -> int:
-    """The least T with N M T > 1 and nu <= 1/(4M), that is T >= 4 ln(N M T), from there on."""
+    """A T from which on N M T > 1 and nu <= 1/(4M), that is T >= 4 ln(N M T): the least of 4 or more."""
     T = max(int(1 / (N * M)) + 1, 4)  # T - 4 ln(N M T) grows from T = 4 on
     while 4 * log(N * M * T) > T:
         T += 1

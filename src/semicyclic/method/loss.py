@@ -1,10 +1,11 @@
 """Losses as values: value, slope, link and Lipschitz constant.
 
-The paper's f(w, (x, y)) = loss(h_w(x), y) is convex and 1-Lipschitz in w (Section 2). Here h_w(x) = <w, x>
-is a linear score s, and a loss is a convex function of (s, y). `slope` is its derivative in s, so that the
-gradient of f in w is slope * x; at a kink (hinge at margin exactly 1, absolute and quantile at 0) it is 0,
-which is a subgradient. The Lipschitz constant G of f in w is `lipschitz` times max ||x||. The squared loss
-has none, unless scores are bounded: guarantees that need G do not hold for it.
+The paper's f(w, (x, y)) = loss(h_w(x), y) is convex and 1-Lipschitz in w (Section 2). Here h_w(x) = <w, x> is
+a linear score s, and a loss is a convex function of (s, y). (With softmax there are C scores, w is a matrix
+[C, d+1], and norms are over all its entries.) `slope` is its derivative in s, so that the gradient of f in w
+is slope * x; at a kink (hinge at margin exactly 1, absolute and quantile at 0) it is 0, which is a
+subgradient. The Lipschitz constant G of f in w is `lipschitz` times max ||x||. The squared loss has none,
+unless scores are bounded: guarantees that need G do not hold for it.
 
 `link` maps a score to a prediction: a probability, probabilities, or the score itself.
 """
