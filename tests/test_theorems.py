@@ -96,7 +96,9 @@ def test_adaptive_steps_in_a_box_keep_their_regret_bound(seed: int, n: int, D: f
     rows = sc.Rows(X, y, block=block, intercept=False, dtype=np.float64)
     step = sc.step.adagrad(np.sqrt(2) * D, box=D)
     run = train.pluralistic(rows, 3, loss=sc.loss.absolute, step_size=step, batch_size=1)
-    assert np.abs(run.consensus_last().weights).max() <= D
+    # Every iterate is in the box; read-outs add up changes, which rounds the last digit.
+    assert np.abs(run.state.vectors).max() <= D
+    assert np.abs(run.consensus_last().weights).max() <= D * (1 + 1e-12)
     size = np.sqrt(run.state.squares[0, :-1, 0]).sum()
     inside = np.clip(comparators(X, y, D, seed), -D, D)
     regrets = in_force_losses(run) - np.abs(inside @ X.T - y).sum(axis=1)
