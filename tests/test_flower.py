@@ -103,7 +103,8 @@ def test_block_means_and_tails_are_what_their_names_say(places: list[Any], tail:
     rng = np.random.default_rng(seed)
     models = [{"a": rng.normal(size=(2, 1)), "n": rng.normal(size=3)} for _ in places]
     for place, model in zip(places, models, strict=True):
-        averages.record(place, [(0.25, model), (0.75, model)])
+        averages.visit(place)
+        averages.record([(0.25, model), (0.75, model)])
     assert all(len(parts) <= tail for parts in averages.recent)
     for block in range(3):
         mine = [(place[0], model) for place, model in zip(places, models, strict=True) if place[1] == block]
@@ -126,7 +127,8 @@ def test_large_single_precision_models_are_averaged_well() -> None:
     averages, total, rng = Averages(layout, 2, 1), np.zeros(size), np.random.default_rng(1)
     for step in range(40):
         w = (1000 + rng.normal(size=size)).astype(np.float32)
-        averages.record((step // 4, 0), [(1.0, {"w": w})])
+        averages.visit((step // 4, 0))
+        averages.record([(1.0, {"w": w})])
         total += w
     mean = averages.means()[0]
     assert mean is not None
@@ -139,9 +141,12 @@ def test_whole_numbers_and_truth_values_are_averaged_as_such() -> None:
     model = {"count": np.array(7, np.int64), "mask": np.array([True, False]), "w": np.zeros(2, np.float16)}
     layout = Layout.of(model)
     averages = Averages(layout, 1, 0)
-    averages.record((0, 0), [(1.0, model)])
-    averages.record((0, 0), [(1.0, {**model, "count": np.array(8, np.int64)})])
-    averages.record((0, 0), [(1.0, {**model, "count": np.array(8, np.int64)})])
+    averages.visit((0, 0))
+    averages.record([(1.0, model)])
+    averages.visit((0, 0))
+    averages.record([(1.0, {**model, "count": np.array(8, np.int64)})])
+    averages.visit((0, 0))
+    averages.record([(1.0, {**model, "count": np.array(8, np.int64)})])
     mean = averages.means()[0]
     assert mean is not None
     found = layout.cast(mean.values)
@@ -313,7 +318,7 @@ BAD: dict[str, tuple[str, Any]] = {
     "a metric that is nan": ("not finite", _with(metrics={"loss-before": float("nan")})),
     "a metric more": ("names", _with(metrics={"other": 1.0})),
     "metrics under another name": ("names", _with(named="numbers")),
-    "two models": ("records", _with(records={"second": ArrayRecord({"w": Array(np.zeros(WIDTH))})})),
+    "two models": ("names", _with(records={"second": ArrayRecord({"w": Array(np.zeros(WIDTH))})})),
     "an app that raises": ("failed", _raises),
     "garbage": ("unreadable", _garbage),
     "cut short": ("unreadable", _short_of_bytes),
@@ -590,11 +595,11 @@ def test_clients_that_know_no_query_are_chosen_like_any() -> None:
 def test_a_round_takes_k_of_n_and_waits_for_nobody_beyond_the_deadline() -> None:
     """Device d needs 10 d seconds: of six asked the first three come; later only as many as are in time."""
     slow = InProcess(client(), 6, arrival=lambda device, message: 10.0 * device)
-    found = strategy(selection=Selection(3, 6, deadline=45.0))
+    found = strategy(selection=Selection(3, 6, deadline=45.0), evaluators=0)
     run(found, 4, slow)
     assert found.lost() | {"used": 12, "no_reply": 12} == found.lost()
     assert slow.seconds == 4 * 20.0
-    found = strategy(selection=Selection(6, deadline=25.0))
+    found = strategy(selection=Selection(6, deadline=25.0), evaluators=0)
     run(found, 4, slow)
     assert found.lost()["used"] == 12
     assert found.lost()["rounds_without_a_step"] == 0
@@ -623,14 +628,18 @@ def test_dropouts_and_late_joiners_are_normal() -> None:
     assert used == [1] * 12 + [5] * 2
 
 
-def test_nobody_there_is_a_round_without_a_step() -> None:
+def test_rounds_in_which_nobody_takes_part_do_not_count() -> None:
     clock = RoundClock(START, HOURS)
     empty = InProcess(
         client(), 6, online=lambda: [0] if clock.instant % 86_400_000_000 < 43_200_000_000 else []
     )
     found = strategy(clock=clock)
-    run(found, 24, empty)
-    assert found.lost()["rounds_without_a_step"] == 12
+    told: list[Any] = []
+    run(found, 24, empty, on_round=told.append)
+    assert found.lost() | {"rounds": 24, "rounds_without_a_step": 0} == found.lost()
+    # Six rounds by day, six empty ones by night; the last night is not reached.
+    assert found.lost()["rounds_without_participants"] == 18
+    assert [this.number for this in told if this.counts] == list(range(1, 25))
     assert found.models().fallback == (2, 3)
     np.testing.assert_allclose(found.models().models[2]["w"], found.consensus()["w"])
 
@@ -641,8 +650,9 @@ def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_not_waited_for()
     notes = []
     run(found, 2, on_round=lambda this: notes.append(this.note))
     assert time.monotonic() - begin < 10
-    assert notes == ["6 node(s) take part, and min_available_nodes of FedAvg is 50: lower it"] * 2
-    assert found.lost()["rounds_without_a_step"] == 2
+    assert set(notes) == {"6 node(s) take part, and min_available_nodes of FedAvg is 50: lower it"}
+    # After eight cycles without anybody the run ends: a day has twelve rounds here.
+    assert found.lost() | {"rounds": 0, "rounds_without_participants": 98} == found.lost()
 
 
 def test_a_strategy_of_ones_own_that_waits_is_not_waited_for_either() -> None:
@@ -758,7 +768,10 @@ def test_losses_that_cannot_be_believed_do_not_reach_the_hedge(loss: Any) -> Non
     [
         ({"seed": -1}, "seed=-1"),
         ({"inner": known.FedXgbBagging()}, "FedXgbBagging makes trees"),
-        ({"hedge": sc.AdaHedge()}, "hedge= is for chains=Chains.HEDGED"),
+        ({"hedge": sc.AdaHedge(), "chains": Chains.SHARED}, "hedge= is for chains=Chains.SPLIT"),
+        ({"chains": Chains.SPLIT, "evaluators": 0}, "needs clients that evaluate"),
+        ({"evaluators": -1}, "must be 0 or more"),
+        ({"per_block": ["w"], "chains": Chains.SEPARATE}, "bodies of their own"),
         ({"chains": Chains.HEDGED, "hedge": sc.Prod(bound=1.0)}, "steps"),
         ({"chains": Chains.HEDGED, "hedge": sc.AdaHedge(np.random.default_rng(1))}, "leave coin= out"),
         ({"tail": -1}, "tail=-1"),
@@ -801,7 +814,7 @@ def test_a_strategy_runs_once() -> None:
 
 
 def test_models_are_kept_in_a_file_and_answer_by_the_clock(tmp_path: Path) -> None:
-    found = strategy()
+    found = strategy(chains=Chains.SHARED)
     run(found, 20)
     models = found.models()
     models.save(tmp_path / "models.safetensors")

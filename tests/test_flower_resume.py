@@ -54,15 +54,22 @@ def made(inner: Callable[[], Strategy], chains: Chains) -> Pluralistic:
 
 
 def grid() -> InProcess:
-    return InProcess(client(), 12, arrival=lambda device, _: 3.0 * (device % 5))
+    return InProcess(client(evaluates=True), 12, arrival=lambda device, _: 3.0 * (device % 5))
 
 
-@pytest.mark.parametrize("name", ["FedAvg", "FedAdam", "FedAvgM", "adaptive"])
-@pytest.mark.parametrize("chains", Chains)
+@pytest.mark.parametrize(
+    ("name", "chains"),
+    [
+        *((name, chains) for name in ("FedAvg", "FedAdam", "FedAvgM") for chains in Chains),
+        # A hedge inside differential privacy is refused.
+        ("adaptive", Chains.SHARED),
+        ("adaptive", Chains.SEPARATE),
+    ],
+)
 def test_stopped_after_any_round_it_ends_in_the_same_bytes(name: str, chains: Chains, tmp_path: Path) -> None:
     whole = made(INNER[name], chains)
     result = run(whole, ROUNDS, grid(), checkpoint=tmp_path / "whole", evaluate_fn=measure)
-    stops = range(1, ROUNDS) if (name, chains) == ("FedAdam", Chains.HEDGED) else (1, 7, 13)
+    stops = range(1, ROUNDS) if name == "FedAdam" and chains.is_hedged else (1, 7, 13)
     for stop in stops:
         place = tmp_path / f"stop-{stop}"
 
@@ -218,7 +225,7 @@ def test_settings_of_the_strategy_inside_may_be_others_when_a_run_goes_on(tmp_pa
     run(strategy(fedavg(min_available_nodes=7)), 1, checkpoint=tmp_path)
     found = strategy(fedavg(min_available_nodes=3))
     run(found, 2, checkpoint=tmp_path)
-    assert found.lost()["rounds_without_a_step"] == 1
+    assert found.lost() | {"rounds": 2, "rounds_without_participants": 98} == found.lost()
 
 
 def test_generators_and_notes_of_a_strategy_are_kept(tmp_path: Path) -> None:

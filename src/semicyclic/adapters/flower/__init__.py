@@ -19,6 +19,7 @@ except ImportError:
         "federated training needs Flower, which is not installed: pip install 'semicyclic[flower]'"
     ) from None
 
+from semicyclic.adapters.flower.averages import Storage
 from semicyclic.adapters.flower.chains import Chains
 from semicyclic.adapters.flower.clock import BlockClock, FastClock, RoundClock, WallClock
 from semicyclic.adapters.flower.grid import InProcess
@@ -35,5 +36,6 @@ __all__ = [
     "Pluralistic",
     "RoundClock",
     "Selection",
+    "Storage",
     "WallClock",
 ]

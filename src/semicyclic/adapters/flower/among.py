@@ -16,6 +16,13 @@ class TooFew(Exception):
     """A strategy waits for more nodes than take part in a round."""
 
 
+def least_nodes(strategy: Strategy) -> int:
+    """How many nodes a strategy of Flower's own waits for before it trains."""
+    inside = [least_nodes(each) for each in vars(strategy).values() if isinstance(each, Strategy)]
+    own = [getattr(strategy, name, 1) for name in ("min_train_nodes", "min_available_nodes")]
+    return max([1, *inside, *(each for each in own if isinstance(each, int))])
+
+
 def check_enough(strategy: Strategy, nodes: Sequence[int], name: str) -> None:
     """Say at once what a strategy of Flower's own would wait for."""
     inside = [each for each in vars(strategy).values() if isinstance(each, Strategy)]

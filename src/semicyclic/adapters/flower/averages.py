@@ -5,7 +5,12 @@ is open is touched in a round; when another one begins it is merged into its blo
 of a round does not depend on the number of blocks.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from os import PathLike
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,13 +44,27 @@ class Layout(NamedTuple):
         return Layout(names, shapes, dtypes)
 
     def cast(self, values: Iterable[NDArray]) -> dict[str, NDArray]:
-        """Means as a model has them: of the model's own types, whole numbers rounded."""
+        """Means as a model has them: of the model's own types, whole numbers rounded; not parts of a file."""
         pairs = zip(self.names, self.dtypes, values, strict=True)
-        return {name: as_type(value, dtype) for name, dtype, value in pairs}
+        whole = ((name, dtype, np.array(value) if _mapped(value) else value) for name, dtype, value in pairs)
+        return {name: as_type(value, dtype) for name, dtype, value in whole}
+
+    def only(self, names: Iterable[str]) -> "Layout":
+        """The layout of some of the arrays, in the same order."""
+        wanted = set(names)
+        columns = [each for each in zip(*self, strict=True) if each[0] in wanted]
+        if not columns:
+            return Layout((), (), ())
+        return Layout(*(tuple(column) for column in zip(*columns, strict=True)))
 
     def zeros(self) -> list[NDArray]:
         """Where a mean begins."""
         return [np.zeros(shape) for shape in self.shapes]
+
+
+def _mapped(value: NDArray) -> bool:
+    """Whether an array lies in a mapped file, where it changes with the run."""
+    return isinstance(value, np.memmap)
 
 
 def as_type(value: NDArray, dtype: np.dtype[Any]) -> NDArray:
@@ -68,60 +87,126 @@ class Mean(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A cycle's mean of one block."""
+    """A cycle's mean of one block, and the number of the slot it is kept in."""
 
     cycle: int
     mean: Mean
+    slot: int
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Where and how precisely the means of blocks are kept.
+
+    precision: "full" for that of the model, at least single; "half" for half precision, which takes half of
+        the
+        memory and rounds a mean to three digits whenever a visit ends.
+    folder: means are kept in a file in this folder, mapped into memory, and not in memory itself.
+    """
+
+    precision: str = "full"
+    folder: str | PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("full", "half"):
+            raise ValueError(f"precision={self.precision!r}: choose 'full' or 'half'")
+        if self.folder is not None and not Path(self.folder).is_dir():
+            raise ValueError(f"folder={self.folder!r}: there is no such folder")
+
+    def dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """In what type the mean of an array is kept."""
+        if self.precision == "half":
+            return np.dtype(np.float16)
+        return np.dtype(np.float64 if dtype.itemsize > 4 else np.float32)
+
+
+class Slots:
+    """Room for `blocks` x `count` models in one unnamed file, mapped into memory."""
+
+    def __init__(
+        self, layout: Layout, dtypes: Sequence[np.dtype[Any]], shape: tuple[int, int], folder: Any
+    ) -> None:
+        self.layout, self.dtypes = layout, dtypes
+        sizes = [dtype.itemsize * prod(form) for dtype, form in zip(dtypes, layout.shapes, strict=True)]
+        self.ends = np.cumsum([-(-size // 8) * 8 for size in sizes]).tolist()
+        with TemporaryFile(dir=folder) as file:
+            file.truncate(max(shape[0] * shape[1] * self.ends[-1], 1))
+            self.room = np.memmap(file, np.uint8, "r+").reshape(*shape, -1)
+
+    def put(self, block: int, slot: int, values: Iterable[NDArray]) -> list[NDArray]:
+        """Copy a model to its slot; the arrays there."""
+        found = []
+        columns = (values, self.dtypes, self.layout.shapes, [0, *self.ends[:-1]])
+        for value, dtype, form, begin in zip(*columns, strict=True):
+            held = (
+                self.room[block, slot, begin : begin + dtype.itemsize * prod(form)].view(dtype).reshape(form)
+            )
+            held[...] = _narrowed(value, dtype)
+            found.append(held)
+        return found
 
 
 class Averages:
     """Means of one sequence of models: of each block, and of its last `tail` cycles.
 
-    Block means are kept in the precision of the models, at least single, and added to once a visit; the
-    open visit's in double precision. That is (1 + tail) models of memory for each block.
+    Block means are kept as `storage` says, and added to once a visit; the open visit's is in double
+    precision. That is (1 + tail) models for each block.
     """
 
-    def __init__(self, layout: Layout, blocks: int, tail: int) -> None:
+    def __init__(self, layout: Layout, blocks: int, tail: int, storage: Storage | None = None) -> None:
         self.layout, self.tail = layout, tail
+        storage = Storage() if storage is None else storage
+        self.dtypes = [storage.dtype(dtype) for dtype in layout.dtypes]
+        shape = (blocks, 1 + tail)
+        self.slots = None if storage.folder is None else Slots(layout, self.dtypes, shape, storage.folder)
         self.total: list[Mean | None] = [None] * blocks
         self.recent: list[list[Part]] = [[] for _ in range(blocks)]
         self.place: tuple[int, int] | None = None
         self.open = Mean([], 0.0)
 
-    def record(self, place: tuple[int, int], models: Iterable[tuple[float, Named]]) -> int | None:
-        """A step at a (cycle, block): the model in force, as a mixture of `models` with shares that sum to 1.
+    def visit(self, place: tuple[int, int]) -> int | None:
+        """Go on at a (cycle, block); the block whose mean has changed because another visit ended, if any."""
+        if place == self.place:
+            return None
+        ended = self._close()
+        self.place = place
+        return ended
 
-        Returns the block whose mean has changed because another visit began, if one did.
-        """
-        ended = None
-        if place != self.place:
-            ended = self._close()
-            self.place, self.open = place, Mean(self.layout.zeros(), 0.0)
+    def record(self, models: Iterable[tuple[float, Named]]) -> None:
+        """A step: the model in force, as a mixture of `models` with shares that sum to 1."""
+        if not self.open.weight:
+            self.open = Mean(self.layout.zeros(), 0.0)
         weight = self.open.weight + 1.0
         mixture = [(share, model) for share, model in models if share > 0]
         for name, mean in zip(self.layout.names, self.open.values, strict=True):
             _towards(mean, [(share, model[name]) for share, model in mixture], 1.0 / weight)
         self.open = Mean(self.open.values, weight)
-        return ended
 
     def _close(self) -> int | None:
         """Merge the open visit into its block's means."""
         if self.place is None or not self.open.weight:
             return None
         cycle, block = self.place
-        self.total[block] = self._kept(_merge(self.total[block], self.open))
+        self.total[block] = self.keep(block, 0, _merge(self.total[block], self.open))
         if self.tail:
             parts = self.recent[block]
-            same = parts and parts[-1].cycle == cycle
-            whole = _merge(parts.pop().mean if same else None, self.open)
-            self.recent[block] = [*parts, Part(cycle, self._kept(whole))][-self.tail :]
+            if parts and parts[-1].cycle == cycle:
+                last = parts.pop()
+                slot, whole = last.slot, _merge(last.mean, self.open)
+            else:
+                # The slots go round: a new cycle takes that of the oldest.
+                slot = 1 + len(parts) if len(parts) < self.tail else parts[0].slot
+                whole = self.open
+            self.recent[block] = [*parts, Part(cycle, self.keep(block, slot, whole), slot)][-self.tail :]
         self.place, self.open = None, Mean([], 0.0)
         return block
 
-    def _kept(self, mean: Mean) -> Mean:
-        kinds = (np.float64 if dtype.itemsize > 4 else np.float32 for dtype in self.layout.dtypes)
-        values = [value.astype(kind) for value, kind in zip(mean.values, kinds, strict=True)]
-        return Mean(values, mean.weight)
+    def keep(self, block: int, slot: int, mean: Mean) -> Mean:
+        """A mean as it is kept between visits."""
+        if self.slots is not None:
+            return Mean(self.slots.put(block, slot, mean.values), mean.weight)
+        pairs = zip(mean.values, self.dtypes, strict=True)
+        return Mean([_narrowed(value, dtype) for value, dtype in pairs], mean.weight)
 
     def means(self) -> list[Mean | None]:
         """The mean of each block over all its steps; None where there were none."""
@@ -157,6 +242,14 @@ class Averages:
         if self.place is None or self.place[1] != block or not self.open.weight:
             return None
         return Mean([value.copy() for value in self.open.values], self.open.weight)
+
+
+def _narrowed(value: NDArray, dtype: np.dtype[Any]) -> NDArray:
+    """A copy in another type; values beyond its range become its largest."""
+    if dtype.itemsize < 4:
+        limit = np.finfo(dtype).max
+        value = np.clip(value, -limit, limit)
+    return value.astype(dtype)
 
 
 def merged(a: Mean | None, b: Mean | None) -> Mean | None:

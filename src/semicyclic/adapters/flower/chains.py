@@ -19,7 +19,13 @@ class Chains(Enum):
 
     SHARED = "one chain for all blocks, averaged for each"
     SEPARATE = "a chain for every block"
-    HEDGED = "both, hedged for each block"
+    HEDGED = "both, hedged for each block; every client trains both"
+    SPLIT = "both, hedged for each block; every client trains one of them"
+
+    @property
+    def is_hedged(self) -> bool:
+        """Whether a block has the shared chain and its own, with a hedge between them."""
+        return self in (Chains.HEDGED, Chains.SPLIT)
 
     def names(self, blocks: int) -> list[str]:
         """All chains of a run."""
@@ -29,7 +35,7 @@ class Chains(Enum):
     def moving(self, block: int) -> tuple[tuple[str, str], ...]:
         """The chains that move in a round of a block: what kind each is of, and its name."""
         shared, own = ("shared", SHARED), ("own", str(block))
-        return {Chains.SHARED: (shared,), Chains.SEPARATE: (own,), Chains.HEDGED: (shared, own)}[self]
+        return {Chains.SHARED: (shared,), Chains.SEPARATE: (own,)}.get(self, (shared, own))
 
     @property
     def kinds(self) -> tuple[str, ...]:

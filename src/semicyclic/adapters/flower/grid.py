@@ -16,7 +16,7 @@ from flwr.serverapp import Grid
 from semicyclic.adapters.flower.selection import Pace
 
 # Flower's number for an error that an app raised.
-RAISED = 3
+RAISED = 2
 # Devices are numbered from 0, nodes from here: Flower's server is node 1.
 FIRST = 2
 

@@ -23,6 +23,8 @@ class Spoilt(Exception):
 class Inside:
     """A strategy that moves one chain.
 
+    rounds: how many steps the chain has made. The strategy is told the number of the chain's own next step,
+    as some count rounds (FedAdam's bias correction); clients are told the number of the run's round.
     seed: with one, which nodes it draws (by Python's global generator) and what noise it adds (by NumPy's)
     depend on the round and the chain alone.
     """
@@ -30,16 +32,20 @@ class Inside:
     def __init__(self, strategy: Strategy, name: str, seed: int | None) -> None:
         self.strategy, self.name, self.seed = strategy, name, seed
         self.fresh = dump(strategy)[0]
+        self.rounds = 0
 
     def configure_train(
         self, number: int, sent: ArrayRecord, config: ConfigRecord, grid: Among
     ) -> list[Message]:
         check_enough(self.strategy, grid.nodes, "min_train_nodes")
         with self._sampling(2 * number):
-            messages = list(self.strategy.configure_train(number, sent, config, grid))
+            messages = list(self.strategy.configure_train(self.rounds + 1, sent, config, grid))
         for message in messages:
             # Flower's nodes log this as the round.
             message.metadata.group_id = f"{number}/{self.name}"
+            for told in message.content.config_records.values():
+                if "server-round" in told:
+                    told["server-round"] = number
         return messages
 
     def configure_evaluate(
@@ -54,9 +60,10 @@ class Inside:
     ) -> tuple[Model | None, MetricRecord | None]:
         """The chain's next model, if there is one; Spoilt if it cannot be used."""
         held = dump(self.strategy)
+        self.rounds += 1
         try:
             with self._noise(number):
-                arrays, metrics = self.strategy.aggregate_train(number, replies)
+                arrays, metrics = self.strategy.aggregate_train(self.rounds, replies)
             return (None if arrays is None else self._checked(arrays, layout)), metrics
         except Exception as error:
             # Whatever it has made of the replies, its own state included, did not happen.

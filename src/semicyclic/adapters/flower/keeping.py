@@ -15,28 +15,28 @@ folder are not touched.
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from flwr.app import MetricRecord
-from flwr.serverapp.strategy import Result
 
 from semicyclic.adapters.flower.averages import Averages, Mean, Part
 from semicyclic.adapters.flower.chains import Model
 from semicyclic.adapters.flower.coding import record
 from semicyclic.adapters.flower.memory import changed, classes, dump, load
-from semicyclic.adapters.flower.rounds import Round
+from semicyclic.adapters.flower.rounds import BlockResult, Round
 from semicyclic.adapters.flower.selection import Directory, Profile
 from semicyclic.method.hedge import Bets
 from semicyclic.store.safely import lock, put, put_text
 
 if TYPE_CHECKING:
+    from semicyclic.adapters.flower.learnt import Learnt
     from semicyclic.adapters.flower.strategy import Pluralistic
 
 NDArray = npt.NDArray[Any]
-FORMAT = "semicyclic-federated-1"
+FORMAT = "semicyclic-federated-2"
 STATE, ROUNDS, LOCK = "state.json", "rounds.jsonl", ".lock"
 OURS = re.compile(r"(models|sums|blocks|nodes)-\d+\.safetensors")
 LEFT = re.compile(rf"\.({OURS.pattern}|state\.json)\.\d+\.[0-9a-f]+")
@@ -62,7 +62,7 @@ class Keeper:
 
     def keep(self, strategy: "Pluralistic", this: Round) -> None:
         """Put a round's changes into the folder; in one step they count."""
-        number = this.number
+        number = this.tick
         models, sums, blocks = self._changes(strategy, this)
         nodes = self._nodes(strategy.directory)
         for word, pieces in (("models", models), ("sums", sums), ("blocks", blocks), ("nodes", nodes)):
@@ -72,6 +72,13 @@ class Keeper:
             put(self.folder / file, {key: _whole(value) for key, value in pieces.items()}, {"format": FORMAT})
             for key in pieces:
                 self.files[key.split("|")[0]] = file
+        for kind in strategy.learnt.last if this.began else ():
+            # What the visit began with: candidates for `best` are judged as they were then.
+            last = f"last/{kind}/{this.block}"
+            for held in (self.files, self.weights):
+                held.pop(f"previous/{kind}", None)
+                if last in held:
+                    held[f"previous/{kind}"] = held[last]
         for kind, name in strategy.chains.moving(this.block):
             if name in this.moved:
                 self.files[f"last/{kind}/{this.block}"] = self.files[f"current/{name}"]
@@ -82,7 +89,11 @@ class Keeper:
             "settings": settings(strategy),
             "seed": strategy.seed,
             "draws": strategy.draws,
-            "round": number,
+            "round": this.number if this.counts else this.number - 1,
+            "tick": this.tick,
+            "trials": strategy.trials.to_json(),
+            "chain_rounds": {name: one.rounds for name, one in strategy.inside.items()},
+            "visit": None if strategy.learnt.frozen is None else strategy.learnt.frozen.place,
             "block": this.block,
             "instant": this.instant,
             "rounds_bytes": self.length,
@@ -183,7 +194,7 @@ class Keeper:
             if OURS.fullmatch(path.name) and path.name not in named:
                 path.unlink(missing_ok=True)
 
-    def restore(self, strategy: "Pluralistic", result: Result) -> int:
+    def restore(self, strategy: "Pluralistic", result: BlockResult) -> int:
         """Bring a strategy to where the folder's run was; the number of rounds done, 0 if there is none."""
         path = self.folder / STATE
         for left in self.folder.iterdir():
@@ -200,7 +211,10 @@ class Keeper:
                 )
         if strategy.seed is not None and strategy.seed != told["seed"]:
             raise ValueError(f"{self.folder}: the run there has seed {told['seed']}, not {strategy.seed}")
-        strategy.draws, strategy.learnt.block = told["draws"], told["block"]
+        strategy.draws = strategy.trials.draws = told["draws"]
+        strategy.learnt.block = told["block"]
+        strategy.ticks = told["tick"]
+        strategy.trials.restore(told["trials"])
         strategy.clock.resume(told["instant"])
         strategy.total = told["total"]
         self.files, self.weights, self.length = told["files"], told["weights"], told["rounds_bytes"]
@@ -223,6 +237,7 @@ class Keeper:
             if f"current/{name}" in self.files:
                 strategy.learnt.current[name] = model(f"current/{name}", f"current/{name}")
             load(one.strategy, told["insides"][name], pieces.get(f"inner/{name}"))
+            one.rounds = told["chain_rounds"][name]
         if strategy.learnt.bets is not None and "bets" in self.files:
             held = pieces.get("bets")
             strategy.learnt.bets = Bets(strategy.learnt.bets.rule, *(held[name] for name in Bets._fields[1:]))
@@ -230,22 +245,36 @@ class Keeper:
             place, weight = self.weights[f"open/{kind}"]
             averages.place = None if place is None else (place[0], place[1])
             held = pieces.get(f"open/{kind}")
-            averages.open = Mean([held[name] for name in names] if weight else [], weight)
-            for block in range(strategy.schedule.blocks):
+            own = averages.layout.names
+            averages.open = Mean([held[name] for name in own] if weight else [], weight)
+            for block in range(len(averages.total)):
                 if f"total/{kind}/{block}" in self.files:
                     held = pieces.get(f"total/{kind}/{block}")
-                    values = [held[name] for name in names]
-                    averages.total[block] = Mean(values, self.weights[f"total/{kind}/{block}"])
+                    whole = Mean([held[name] for name in own], self.weights[f"total/{kind}/{block}"])
+                    averages.total[block] = averages.keep(block, 0, whole)
                     held = pieces.get(f"recent/{kind}/{block}")
-                    averages.recent[block] = [
-                        Part(cycle, Mean([held[f"{number}|{name}"] for name in names], each))
-                        for number, (cycle, each) in enumerate(self.weights[f"recent/{kind}/{block}"])
-                    ]
-                last = f"last/{kind}/{block}"
-                if kind in strategy.learnt.last and last in self.files:
-                    strategy.learnt.last[kind][block] = model(last, f"current/{self.weights[last]}").values
+                    for number, (cycle, each) in enumerate(self.weights[f"recent/{kind}/{block}"]):
+                        part = Mean([held[f"{number}|{name}"] for name in own], each)
+                        kept = averages.keep(block, 1 + number, part)
+                        averages.recent[block].append(Part(cycle, kept, 1 + number))
+        learnt = strategy.learnt
+        for kind, lasts in learnt.last.items():
+            for block in range(len(lasts)):
+                lasts[block] = self._last(learnt, model, f"last/{kind}/{block}")
+        if told["visit"] is not None:
+            place = (told["visit"][0], told["visit"][1])
+            began = {kind: list(lasts) for kind, lasts in learnt.last.items()}
+            for kind, lasts in began.items():
+                lasts[place[1]] = self._last(learnt, model, f"previous/{kind}")
+            learnt.freeze(place, began)
 
-    def _tell(self, result: Result) -> None:
+    def _last(self, learnt: "Learnt", model: Callable[[str, str], Model], piece: str) -> Any:
+        """The last model of a block that a piece of the folder holds, if there is one."""
+        if piece not in self.files:
+            return None
+        return learnt.own(model(piece, f"current/{self.weights[piece]}").values)
+
+    def _tell(self, result: BlockResult) -> None:
         """What earlier rounds have measured, for the result."""
         path = self.folder / ROUNDS
         try:
@@ -254,14 +283,8 @@ class Keeper:
         except (OSError, ValueError) as error:
             raise ValueError(f"{path}: it cannot be read: {error}") from None
         for told in lines:
-            number = told["number"]
-            for name, place in (
-                ("train", result.train_metrics_clientapp),
-                ("evaluate", result.evaluate_metrics_clientapp),
-                ("server", result.evaluate_metrics_serverapp),
-            ):
-                if name in told:
-                    place[number] = MetricRecord(told[name])
+            if told["came"] + told["failed"]:
+                result.add(told)
 
 
 class _Pieces:
@@ -302,6 +325,7 @@ def settings(strategy: "Pluralistic") -> dict[str, Any]:
         "hedge": None if strategy.learnt.bets is None else int(strategy.learnt.bets.rule),
         "clock": strategy.clock.told(),
         "tail": strategy.learnt.tail,
+        "per_block": list(strategy.learnt.per_block),
         "arrays": [[name, list(shape), str(dtype)] for name, shape, dtype in zip(*layout, strict=True)],
     }
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy.fedopt import FedOpt
 
 from semicyclic.adapters.flower.coding import decode, record
 
@@ -64,6 +65,21 @@ def classes(strategy: Strategy) -> str:
     return " of ".join([type(strategy).__name__, *inside])
 
 
+def carries_state(strategy: Strategy) -> bool:
+    """Whether a strategy of Flower's carries momentum or adaptive state from round to round."""
+    inside = [each for each in vars(strategy).values() if isinstance(each, Strategy)]
+    momentum = getattr(strategy, "server_momentum", 0.0) != 0.0
+    return momentum or isinstance(strategy, FedOpt) or any(map(carries_state, inside))
+
+
+def innermost_of(strategy: Strategy) -> Strategy:
+    """The strategy that is wrapped by no other."""
+    for value in vars(strategy).values():
+        if isinstance(value, Strategy):
+            return innermost_of(value)
+    return strategy
+
+
 def load(strategy: Strategy, told: Told, arrays: dict[str, NDArray]) -> None:
     """Put attributes back that `dump` took."""
     for name, value in told.items():
@@ -78,7 +94,7 @@ def _names_arrays(told: Any) -> bool:
         return any(map(_names_arrays, told))
     if not isinstance(told, dict):
         return False
-    return told["is"] in ("array", "bytes", "record") or _names_arrays(told["of"])
+    return told.get("is") in ("array", "bytes", "record") or _names_arrays(told.get("of"))
 
 
 def _strategy(strategy: Strategy, path: str, arrays: dict[str, NDArray]) -> Told:

@@ -9,8 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from flwr.app import ArrayRecord
 
 from semicyclic.adapters.flower.averages import as_type
+from semicyclic.adapters.flower.coding import record
 from semicyclic.method.schedule import Schedule
 from semicyclic.store.safely import put
 
@@ -23,17 +25,33 @@ class BlockModels:
     """(w^1..w^m) of any network: `models[i]` are the named arrays of block i.
 
     fallback: the blocks that were never visited; they hold the mean of all.
-    read_out: how they were read: "mean", "last", "tail:2".
+    read_out: how they were read: "mean", "last", "tail:2", "best".
+    chosen: for "best", which model each block has: its chain, read-out and block, as in "shared/last/0".
     """
 
     schedule: Schedule
     models: tuple[Mapping[str, NDArray], ...]
     fallback: tuple[int, ...] = ()
     read_out: str = "mean"
+    chosen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if len(self.models) != self.schedule.blocks:
             raise ValueError(f"{len(self.models)} models for a schedule of {self.schedule.blocks} blocks")
+
+    def state_dict(self, block: int) -> dict[str, Any]:
+        """The model of a block for `torch.nn.Module.load_state_dict`: tensors of its own."""
+        import torch
+
+        return {name: torch.from_numpy(np.array(value)) for name, value in self.models[block].items()}
+
+    def record(self, block: int) -> ArrayRecord:
+        """The model of a block as Flower's record."""
+        return record({name: np.array(value) for name, value in self.models[block].items()})
+
+    def arrays(self, block: int) -> dict[str, NDArray]:
+        """The named arrays of a block, as copies that may be changed."""
+        return {name: np.array(value) for name, value in self.models[block].items()}
 
     def at(self, when: object, **naive: Any) -> Mapping[str, NDArray]:
         """The model in force at a moment: an aware datetime, or epoch seconds."""
@@ -60,6 +78,7 @@ class BlockModels:
             "schedule": self.schedule.to_json(),
             "fallback": list(self.fallback),
             "read_out": self.read_out,
+            "chosen": list(self.chosen),
             "names": list(self.models[0]),
         }
         tensors = {
@@ -86,7 +105,8 @@ class BlockModels:
                 )
         except SafetensorError as error:
             raise ValueError(f"{path}: not a file of block models: {error}") from None
-        return BlockModels(schedule, models, tuple(told["fallback"]), told["read_out"])
+        chosen = tuple(told.get("chosen", ()))
+        return BlockModels(schedule, models, tuple(told["fallback"]), told["read_out"], chosen)
 
 
 def distribution(profile: npt.ArrayLike, blocks: int) -> NDArray:

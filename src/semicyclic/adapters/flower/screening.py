@@ -1,7 +1,7 @@
 """Which replies may be learnt from. One bad client must not end a round, nor reach an average."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -44,6 +44,7 @@ class Screen(NamedTuple):
     largest: the largest value, by its size, that an array may hold: squares of larger ones overflow.
     loss: a metric that replies to training must have, one number of at most WORST.
     known: how replies of earlier rounds were made up, to tell who is odd among two.
+    key: the name of the record that holds the model.
     """
 
     layout: Layout
@@ -52,6 +53,7 @@ class Screen(NamedTuple):
     largest: float
     loss: str | None
     known: dict[bool, object]
+    key: str = "arrays"
 
     def trained(self, replies: Iterable[Message]) -> tuple[list[Message], list[Rejected]]:
         """The replies to training that can be used, and the others."""
@@ -102,16 +104,26 @@ class Screen(NamedTuple):
             elif isinstance(each, MetricRecord):
                 measured[name] = each
         if arrays:
-            if len(models) != 1:
-                raise Bad("records", f"it has {len(models)} records of arrays, not one")
-            self._check_arrays(next(iter(models.values())))
+            self._check_models(models)
         if len(measured) != 1:
             raise Bad("records", f"it has {len(measured)} records of metrics, not one")
         ((name, metrics),) = measured.items()
         shape = self._shape_of(metrics)
         if arrays:
             self._check_loss(metrics)
-        return tuple(models) if arrays else (), name, shape
+        return tuple(sorted(models)) if arrays else (), name, shape
+
+    def _check_models(self, models: Mapping[str, ArrayRecord]) -> None:
+        """Some strategies have clients send more than a model: control variates, masks."""
+        if not models:
+            raise Bad("records", "it has no record of arrays")
+        name = self.key if self.key in models else next(iter(models))
+        self._check_arrays(models[name])
+        for other, record in models.items():
+            for key, array in record.items() if other != name else ():
+                value = decode(array)
+                if value.dtype.kind not in "biuf" or not finite(value) or not self._is_small(value):
+                    raise Bad("not finite", f"array {key!r} of {other!r} holds values that cannot be used")
 
     def _check_arrays(self, record: Any) -> None:
         if set(record) != set(self.layout.names):
@@ -152,12 +164,12 @@ class Screen(NamedTuple):
         if value.dtype.kind != "f" or not value.size:
             return True
         flat = value.reshape(-1)
-        if value.size < SMALL or value.dtype.itemsize < 4:
-            return bool(np.abs(flat).max() <= self.largest)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.dot(flat, flat) <= self.largest**2:
-                return True
-        return bool(np.abs(flat).max() <= self.largest)
+        if value.size >= SMALL and value.dtype.itemsize >= 4:
+            with np.errstate(over="ignore", invalid="ignore"):
+                if np.dot(flat, flat) <= self.largest**2:
+                    return True
+        # As Python's numbers: in half precision the bound itself would be infinite.
+        return max(float(flat.max()), -float(flat.min())) <= self.largest
 
     def _shape_of(self, metrics: MetricRecord) -> object:
         """The names of metrics and how many numbers each has; their values are checked."""

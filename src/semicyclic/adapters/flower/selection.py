@@ -201,6 +201,14 @@ def present(grid: Grid, least: int, patience: float) -> list[int]:
     return there
 
 
+def rest(grid: Grid, seconds: float) -> None:
+    """Let time pass."""
+    pace: Pace = getattr(grid, "pace", REAL)
+    end = pace.now() + seconds
+    while (left := end - pace.now()) > 0:
+        pace.wait(left)
+
+
 def gather(grid: Grid, messages: Iterable[Message], wanted: int | None, deadline: float) -> list[Message]:
     """Send messages and return what has come when each group has `wanted` replies (all, if None).
 

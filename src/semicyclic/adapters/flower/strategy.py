@@ -17,9 +17,10 @@ import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Result, Strategy
+from flwr.serverapp.strategy import Strategy
 
-from semicyclic.adapters.flower.among import Among, TooFew
+from semicyclic.adapters.flower.among import Among, TooFew, least_nodes
+from semicyclic.adapters.flower.averages import Storage
 from semicyclic.adapters.flower.chains import SHARED, Chains, Model
 from semicyclic.adapters.flower.clock import Clock, WallClock
 from semicyclic.adapters.flower.coding import record
@@ -27,9 +28,10 @@ from semicyclic.adapters.flower.inside import Inside, Spoilt
 from semicyclic.adapters.flower.learnt import Learnt, first_bets
 from semicyclic.adapters.flower.memory import classes
 from semicyclic.adapters.flower.models import BlockModels
-from semicyclic.adapters.flower.rounds import Hooks, Round, lost, run_rounds
+from semicyclic.adapters.flower.rounds import BlockResult, Hooks, Round, lost, run_rounds
 from semicyclic.adapters.flower.screening import Rejected, Screen
 from semicyclic.adapters.flower.selection import Directory, Selection, present
+from semicyclic.adapters.flower.trials import EVALUATORS, Trials, is_trial, keys_of
 from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.schedule import Schedule
 
@@ -44,11 +46,23 @@ class Pluralistic(Strategy):
     inner: any strategy of `flwr.serverapp.strategy`, wrappers of strategies included.
     schedule: how the day, the week or any period is cut into blocks.
     clock: what time a round has; real time if not given.
-    chains: one chain, separate ones, or both and a hedge between them.
-    hedge: AdaHedge(), or Prod(bound=..., steps=...), with Chains.HEDGED.
+    chains: one chain, separate ones, or both and a hedge between them. Chains.SPLIT if not given: both, the
+        clients of a round divided between them. Until a client has reported a loss on rows of its own
+        (`evaluators`), and with differential privacy or per_block=, that is Chains.SHARED.
+    hedge: AdaHedge(), or Prod(bound=..., steps=...), with Chains.HEDGED or SPLIT.
     tail: of how many last cycles the means are kept for `tails`; each costs one model of memory a block.
     selection: who takes part; all nodes that are connected, as `inner` samples them, if not given.
     loss: the metric in which clients report the loss of the model they were sent (Chains.HEDGED).
+    evaluators: how many clients of a round evaluate candidates for `best` on rows that they do not train on,
+        by
+        their own `@app.evaluate()`; 0 for none.
+    evaluation_loss: the metric in which they report the loss; the first of LOSSES that there is, if not
+        given.
+    per_block: patterns such as "head.*" of the arrays that each block has for itself. All other arrays, the
+        body,
+        have one mean over all rounds.
+    storage: `Storage(precision="half")` or `Storage(folder=...)` for models too large to be kept for each
+        block.
     weight, most_examples: the metric that replies are weighted by, and the largest number believed of it.
     largest: the largest value believed in a model; replies with larger ones are left out.
     evaluate_means: send the block's mean so far to federated evaluation, not the current model.
@@ -62,11 +76,15 @@ class Pluralistic(Strategy):
         schedule: Schedule,
         clock: Clock | None = None,
         *,
-        chains: Chains = Chains.SHARED,
+        chains: Chains | None = None,
         hedge: AdaHedge | Prod | None = None,
         tail: int = 2,
         selection: Selection | None = None,
         loss: str = "loss-before",
+        evaluators: int | None = None,
+        evaluation_loss: str | None = None,
+        per_block: Sequence[str] = (),
+        storage: Storage | None = None,
         weight: str = "num-examples",
         most_examples: float = 1e7,
         largest: float = 1e9,
@@ -77,12 +95,16 @@ class Pluralistic(Strategy):
             raise TypeError(f"schedule={schedule!r}: give a Schedule, such as Schedule.daily(6)")
         if not isinstance(inner, Strategy):
             raise TypeError(f"inner={inner!r}: give a strategy of flwr.serverapp.strategy")
-        if hedge is not None and chains is not Chains.HEDGED:
-            raise ValueError("hedge= is for chains=Chains.HEDGED")
+        private = "DifferentialPrivacy" in classes(inner)
+        if chains is None:
+            chains = Chains.SHARED if private or per_block or evaluators == 0 else Chains.SPLIT
         if not isinstance(chains, Chains):
-            raise TypeError(f"chains={chains!r}: give Chains.SHARED, Chains.SEPARATE or Chains.HEDGED")
-        if "Xgb" in classes(inner):
-            raise ValueError(f"{classes(inner)} makes trees: only arrays of one shape can be averaged")
+            raise TypeError(f"chains={chains!r}: give Chains.SHARED, SEPARATE, HEDGED or SPLIT")
+        if hedge is not None and not chains.is_hedged:
+            raise ValueError("hedge= is for chains=Chains.SPLIT and Chains.HEDGED")
+        if evaluators is None:
+            evaluators = 0 if private else EVALUATORS
+        check_settings(inner, chains, private=private, evaluators=evaluators, per_block=per_block)
         if tail < 0:
             raise ValueError(f"tail={tail}: must be 0 or more")
         if seed is not None and seed < 0:
@@ -100,12 +122,28 @@ class Pluralistic(Strategy):
         # Each chain has the server's own state, such as momentum, for itself.
         each = [inner, *(deepcopy(inner) for _ in names[1:])]
         self.inside = {name: Inside(one, name, seed) for name, one in zip(names, each, strict=True)}
-        bets = first_bets(hedge, schedule.blocks) if chains is Chains.HEDGED else None
-        self.learnt = Learnt(schedule, chains, tail, bets)
+        bets = first_bets(hedge, schedule.blocks) if chains.is_hedged else None
+        self.learnt = Learnt(schedule, chains, tail, bets, per_block=per_block, storage=storage)
+        self.trials = Trials(schedule, evaluators, (evaluation_loss, weight), self.draws)
+        # How often the clock was asked: rounds in which nobody took part count here only.
+        self.ticks = 0
+        # Whether clients have reported losses of their own rows; how many rounds of them in a row have
+        # failed.
+        self.reporting, self.unanswered = False, 0
         self.directory = Directory(schedule.blocks)
         self.known: dict[bool, object] = {}
         self.total: dict[str, Any] = {}
         self._round: Round | None = None
+
+    def __repr__(self) -> str:
+        inner, rounds = classes(self.inner), self.total.get("rounds", 0)
+        about = f"{inner}, {self.schedule.blocks} blocks, {self.chains}, {rounds} rounds done"
+        return f"{type(self).__name__}({about})"
+
+    @property
+    def inner(self) -> Strategy:
+        """The strategy inside; of several chains, that of the first."""
+        return next(iter(self.inside.values())).strategy
 
     # What Flower calls, in this order.
 
@@ -114,34 +152,57 @@ class Pluralistic(Strategy):
         log(INFO, "\t├──> Semi-cyclic:")
         log(INFO, "\t│\t├── %d blocks of a schedule in %s", self.schedule.blocks, self.schedule.zone)
         log(INFO, "\t│\t└── %s", self.chains.value)
-        next(iter(self.inside.values())).strategy.summary()
+        self.inner.summary()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Choose nodes and send them the models of this block."""
-        instant = self.clock.now(server_round)
+        self.ticks += 1
+        instant = self.clock.now(self.ticks)
         located = self.schedule.place(np.array([instant]))
         cycle, block = int(located.cycle[0]), int(located.block[0])
         self.learnt.begin(arrays)
         self.learnt.block = block
-        nodes, rejected = self._choose(grid, instant, block, server_round)
-        self._round = Round(server_round, cycle, block, instant, nodes=nodes)
+        nodes, rejected = self._choose(grid, instant, block, self.ticks)
+        self._round = Round(server_round, self.ticks, cycle, block, instant, nodes=nodes)
         self._reject(rejected)
         messages = []
-        for _, name in self.chains.moving(block):
+        for name, some in self._divided(block, nodes).items():
             told = ConfigRecord({**config, "cycle": cycle, "block": block})
             sent = self.learnt.current[name].record
             try:
-                messages += self.inside[name].configure_train(server_round, sent, told, Among(grid, nodes))
+                messages += self.inside[name].configure_train(server_round, sent, told, Among(grid, some))
             except TooFew as few:
                 self._round.note = str(few)
                 log(WARNING, "round %d: %s", server_round, few)
                 return []
+        self._round.in_force = {name: self.learnt.current[name] for _, name in self.chains.moving(block)}
         asked = {message.metadata.dst_node_id for message in messages}
         self._round.asked = len(asked)
         self.directory.took_part(sorted(asked), instant, self.selection.separation)
         return messages
+
+    def _divided(self, block: int, nodes: list[int]) -> dict[str, list[int]]:
+        """The chains that are to move in a round, and the nodes of each."""
+        names = [name for _, name in self.chains.moving(block)]
+        if self.chains is not Chains.SPLIT:
+            return dict.fromkeys(names, nodes)
+        if not self.trials.reporting:
+            return {SHARED: nodes}
+        own = str(block)
+        if not self.learnt.has_own(block):
+            # A block's own chain sets out from the shared model.
+            self.learnt.current[own] = self.learnt.current[SHARED]
+        rng = np.random.default_rng([self.draws, self.ticks, 1])
+        if len(nodes) < 2 * least_nodes(self.inside[SHARED].strategy):
+            # Too few to be divided: the chains take turns.
+            return {names[int(rng.integers(2))]: nodes}
+        order = rng.permutation(len(nodes))
+        halves = np.sort(order[: len(nodes) // 2]), np.sort(order[len(nodes) // 2 :])
+        # Which chain has one node more is left to chance.
+        first = int(rng.integers(2))
+        return {names[i]: [nodes[k] for k in halves[i ^ first]] for i in range(2)}
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -157,7 +218,9 @@ class Pluralistic(Strategy):
         strays = [reply for group, some in by_chain.items() if group not in names for reply in some]
         self._reject(_stray(reply) for reply in strays)
         used = {name: self._sifted(by_chain.get(name, [])) for name in names}
-        this.used = len({reply.metadata.src_node_id for good in used.values() for reply in good})
+        replied = {reply.metadata.src_node_id for good in used.values() for reply in good}
+        this.replied = sorted(replied, key=self.directory.name)
+        this.used = len(replied)
         moved: dict[str, Model] = {}
         metrics: MetricRecord | None = None
         for name in reversed(names):
@@ -165,15 +228,17 @@ class Pluralistic(Strategy):
                 after, metrics = self._moved(name, this, used[name])
                 if after is not None:
                     moved[name] = after
-        losses = None if len(names) == 1 else self._losses(used[SHARED], used[names[1]])
+        losses = self._losses(used[SHARED], used[names[1]]) if self.chains is Chains.HEDGED else None
+        before = self.learnt.frozen
         this.closed = self.learnt.step((this.cycle, this.block), moved, losses)
+        this.began = self.learnt.frozen is not before
         this.moved = tuple(name for name in names if name in moved)
         return (moved[names[0]].record if names[0] in moved else None), metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Let the strategy inside evaluate on the nodes of this round."""
+        """Let the strategy inside evaluate on the nodes of this round, and some of them the candidates."""
         this = self._round
         if this is None or not this.nodes:
             return []
@@ -183,18 +248,28 @@ class Pluralistic(Strategy):
         if mean is not None:
             sent = record(mean)
         told = ConfigRecord({**config, "cycle": this.cycle, "block": this.block})
+        messages = self.trials.messages(this, self.learnt, config, keys_of(self.inner))
         try:
-            return self.inside[name].configure_evaluate(server_round, sent, told, Among(grid, this.nodes))
+            among = Among(grid, this.nodes)
+            return messages + self.inside[name].configure_evaluate(server_round, sent, told, among)
         except TooFew as few:
             log(WARNING, "round %d, evaluation: %s", server_round, few)
-            return []
+            return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """Leave out what cannot be used, and let the strategy inside sum up."""
         this = self._round
         if this is None:
             return None
-        good, rejected = self._screen().evaluated(replies)
+        mine: list[Message] = []
+        candidates: list[Message] = []
+        for reply in replies:
+            (candidates if is_trial(reply) else mine).append(reply)
+        if candidates:
+            good, rejected = self._screen().evaluated(candidates)
+            if self.trials.learn(this, self.learnt, (good, rejected), self.directory.name):
+                self._reject(rejected)
+        good, rejected = self._screen().evaluated(mine)
         self._reject(rejected)
         if not good:
             return None
@@ -216,25 +291,51 @@ class Pluralistic(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
         *,
+        evaluate_models: Callable[[int, BlockModels], MetricRecord | None] | None = None,
         checkpoint: str | PathLike[str] | None = None,
         on_round: Callable[[Round], None] | None = None,
-    ) -> Result:
+        tensorboard: str | PathLike[str] | None = None,
+    ) -> BlockResult:
         """Run the rounds, as Flower's own loop does; with `checkpoint`, a folder, from where it stopped.
 
-        After every round all that matters is put into the folder. A server that was killed and is started
-        again with the same folder goes on with the round after the last whole one.
+        Rounds in which nobody takes part do not count: they are tried again. After every round all that
+        matters is put into the folder. A server that was killed and is started again with the same folder
+        goes on with the round after the last whole one.
         timeout: seconds for a round, at most; `selection.deadline` is the earlier end if it is shorter.
+        evaluate_fn: is given the current model of the shared chain after every round, as Flower's own loop
+            does.
+        evaluate_models: is given `best()` with a model for every block when a new cycle has begun, and in the
+            last
+            round; what it returns is in the result's `evaluate_metrics_models`.
         on_round: is told of every round when it is over.
+        tensorboard: a folder for TensorBoard scalars: metrics by block, and losses of candidates.
         """
-        hooks = Hooks(train_config, evaluate_config, evaluate_fn, on_round)
+        hooks = Hooks(train_config, evaluate_config, evaluate_fn, evaluate_models, on_round, tensorboard)
         return run_rounds(self, grid, initial_arrays, num_rounds, timeout, hooks, checkpoint)
 
     # What is read out.
 
+    def best(self) -> BlockModels:
+        """For each block the model to deploy: the one with the least loss by what clients have reported.
+
+        Candidates are the means, tails and last models of every block, those of the block's own chain and of
+        the hedge where there are any, and the mean of all rounds; `chosen` says which it is. A block of which
+        nothing was reported has the hedged mean, or without a hedge the mean of all rounds, with a warning.
+        """
+        return self.trials.best(self.learnt)
+
+    def evaluation(self) -> list[dict[str, Any]]:
+        """What clients have reported, by block and candidate, best first.
+
+        difference: of its loss to that of the block's mean on the same clients, with its standard error.
+        """
+        return self.trials.table()
+
     def models(self, *, of: str | None = None) -> BlockModels:
         """The mean of each block (Theorem 3).
 
-        of: with Chains.HEDGED the hedged mixture; "shared" for the means of the shared chain alone,
+        of: with Chains.SPLIT and Chains.HEDGED the hedged mixture; "shared" for the means of the shared chain
+            alone,
             "own" for those of the blocks' own.
         """
         return self.learnt.means(of)
@@ -261,7 +362,7 @@ class Pluralistic(Strategy):
     def hedge_shares(self) -> NDArray:
         """[m, 2] how probable the shared and the own chain of each block are by now."""
         if self.learnt.bets is None:
-            raise ValueError("there is no hedge: use chains=Chains.HEDGED")
+            raise ValueError("there is no hedge: use chains=Chains.SPLIT or Chains.HEDGED")
         return self.learnt.bets.share.copy()
 
     @property
@@ -282,14 +383,12 @@ class Pluralistic(Strategy):
 
     # How it is done.
 
-    def _choose(
-        self, grid: Grid, instant: int, block: int, server_round: int
-    ) -> tuple[list[int], list[Rejected]]:
+    def _choose(self, grid: Grid, instant: int, block: int, tick: int) -> tuple[list[int], list[Rejected]]:
         how = self.selection
         there = present(grid, how.least, how.patience)
         rejected = self.directory.meet(grid, there, how.patience) if how.ask else []
         # A generator for one round: nothing of it has to be kept for a run that goes on.
-        rng = np.random.default_rng([self.draws, server_round])
+        rng = np.random.default_rng([self.draws, tick])
         return self.directory.pick(there, how, (instant, block), rng), rejected
 
     def _sifted(self, replies: Sequence[Message]) -> list[Message]:
@@ -328,13 +427,39 @@ class Pluralistic(Strategy):
 
     def _screen(self) -> Screen:
         loss = self.loss if self.chains is Chains.HEDGED else None
-        return Screen(self.learnt.layout, self.weight, self.most_examples, self.largest, loss, self.known)
+        limits = self.weight, self.most_examples, self.largest
+        return Screen(self.learnt.layout, *limits, loss, self.known, keys_of(self.inner).arrays)
 
     def _reject(self, rejected: Iterable[Rejected]) -> None:
         assert self._round is not None
         for each in rejected:
             self._round.rejected[each.reason] = self._round.rejected.get(each.reason, 0) + 1
             log(WARNING, "round %d: node %d is left out: %s", self._round.number, each.node, each.sentence)
+
+
+def check_settings(
+    inner: Strategy, chains: Chains, *, private: bool, evaluators: int, per_block: Sequence[str]
+) -> None:
+    """Raise if a strategy and settings do not go together."""
+    name = classes(inner)
+    if "Xgb" in name:
+        raise ValueError(f"{name} makes trees: only arrays of one shape can be averaged")
+    if type(inner).start is not Strategy.start:
+        raise ValueError(
+            f"{type(inner).__name__} has a start() of its own, which a wrapped strategy does not run: move "
+            "what it does into configure_train and aggregate_train"
+        )
+    if evaluators < 0:
+        raise ValueError(f"evaluators={evaluators}: must be 0 or more")
+    if chains is Chains.SPLIT and not evaluators:
+        raise ValueError("Chains.SPLIT needs clients that evaluate: evaluators= must be at least 1")
+    if per_block and chains is not Chains.SHARED:
+        raise ValueError("per_block= is for Chains.SHARED: other chains have bodies of their own")
+    if private and (chains.is_hedged or evaluators):
+        raise ValueError(
+            f"{name}: losses that clients report are neither clipped nor noised, so a hedge or best() would "
+            "release more than the privacy accounting says: use Chains.SHARED or SEPARATE with evaluators=0"
+        )
 
 
 def _stray(reply: Message) -> Rejected:
