@@ -46,7 +46,7 @@ def clients(seed: int = 0, alike: bool = False) -> tuple[tuple[Rows, Rows], ...]
 
 
 @cache
-def tests(alike: bool = False) -> tuple[Rows, Rows]:
+def held_out(alike: bool) -> tuple[Rows, Rows]:
     """Rows of the day and of the night that no client has."""
     rng = np.random.default_rng(99)
     return drawn(rng, 20_000, 1.0), drawn(rng, 20_000, 1.0 if alike else -1.0)
@@ -94,17 +94,16 @@ def trained(inner: Strategy, step: float, *, rounds: int = ROUNDS, seed: int = 0
     alike, evaluates = how.pop("alike", False), how.pop("evaluates", True)
     clock = RoundClock(datetime(2026, 1, 1, 6, tzinfo=UTC), timedelta(hours=1))
 
-    def online() -> range:
-        day = 6 <= clock.instant // 3_600_000_000 % 24 < 18
-        return range(CLIENTS // 2) if day else range(CLIENTS // 2, CLIENTS)
+    def online(time: datetime) -> range:
+        return range(CLIENTS // 2) if 6 <= time.hour < 18 else range(CLIENTS // 2, CLIENTS)
 
     strategy = Pluralistic(inner, SCHEDULE, clock, selection=Selection(wanted=10), seed=seed, **how)
-    grid = InProcess(app(step, seed, alike=alike, evaluates=evaluates), CLIENTS, online=online)
+    grid = InProcess(app(step, seed, alike=alike, evaluates=evaluates), CLIENTS, online=online, clock=clock)
     strategy.start(grid, ArrayRecord({"w": Array(np.zeros(FEATURES + 1))}), rounds)
     return strategy
 
 
 def accuracy(w: NDArray, block: int, *, alike: bool = False) -> float:
     """Of a model in a block: 0 by day, 1 by night."""
-    rows = tests(alike)[block]
+    rows = held_out(alike)[block]
     return float(np.mean((rows.X @ w > 0) == (rows.y > 0)))

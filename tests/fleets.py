@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg, Result, Strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 import semicyclic as sc
-from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock, Selection
+from semicyclic.adapters.flower import BlockResult, Chains, InProcess, Pluralistic, RoundClock, Selection
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 
@@ -46,9 +46,11 @@ def pull(device: int, number: int) -> NDArray:
     return np.random.default_rng([device, number]).normal(size=WIDTH)
 
 
-def client(odd: Mapping[int, Reply] | None = None, *, evaluates: bool = False) -> ClientApp:
+def client(
+    odd: Mapping[int, Reply] | None = None, *, evaluates: bool = False, mods: list[Any] | None = None
+) -> ClientApp:
     """Devices that move the model a little way to where they want it; some of them reply in an odd way."""
-    app = ClientApp()
+    app = ClientApp(mods=mods)
 
     if evaluates:
 
@@ -95,7 +97,7 @@ def strategy(inner: Strategy | None = None, **how: Any) -> Pluralistic:
     )
 
 
-def run(found: Pluralistic, rounds: int, grid: InProcess | None = None, **how: Any) -> Result:
+def run(found: Pluralistic, rounds: int, grid: InProcess | None = None, **how: Any) -> BlockResult:
     return found.start(grid or InProcess(client(), 6), initial(), rounds, timeout=60.0, **how)
 
 

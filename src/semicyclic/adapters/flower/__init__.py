@@ -24,12 +24,15 @@ from semicyclic.adapters.flower.chains import Chains
 from semicyclic.adapters.flower.clock import BlockClock, FastClock, RoundClock, WallClock
 from semicyclic.adapters.flower.grid import InProcess
 from semicyclic.adapters.flower.models import BlockModels
+from semicyclic.adapters.flower.rounds import BlockResult
 from semicyclic.adapters.flower.selection import Selection
 from semicyclic.adapters.flower.strategy import Pluralistic
+from semicyclic.adapters.flower.timed import Timed
 
 __all__ = [
     "BlockClock",
     "BlockModels",
+    "BlockResult",
     "Chains",
     "FastClock",
     "InProcess",
@@ -37,5 +40,6 @@ __all__ = [
     "RoundClock",
     "Selection",
     "Storage",
+    "Timed",
     "WallClock",
 ]

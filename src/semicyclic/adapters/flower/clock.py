@@ -23,6 +23,11 @@ class Clock(Protocol):
 
     instant: int
 
+    @property
+    def time(self) -> datetime:
+        """The instant of the latest round, as a datetime in UTC."""
+        ...
+
     def now(self, server_round: int) -> int:
         """The instant of a round that begins, in microseconds since 1970 UTC."""
         ...
@@ -36,15 +41,26 @@ class Clock(Protocol):
         ...
 
 
-class WallClock:
+class _Instant:
+    """A clock that remembers the instant of the latest round."""
+
+    instant: int
+
+    @property
+    def time(self) -> datetime:
+        """The instant of the latest round, as a datetime in UTC."""
+        return EPOCH + timedelta(microseconds=self.instant)
+
+
+class WallClock(_Instant):
     """The real time. `time` tells seconds since 1970 UTC."""
 
     def __init__(self, time: Callable[[], float] = time.time) -> None:
-        self.time = time
+        self._seconds = time
         self.instant = 0
 
     def now(self, server_round: int) -> int:  # noqa: ARG002
-        self.instant = int(self.time() * MICROSECONDS)
+        self.instant = int(self._seconds() * MICROSECONDS)
         return self.instant
 
     def resume(self, instant: int) -> None:
@@ -54,7 +70,7 @@ class WallClock:
         return ["WallClock"]
 
 
-class RoundClock:
+class RoundClock(_Instant):
     """Time that goes on by the same span with every round, however long it takes.
 
     The first round begins at `start`. Nothing else is remembered, so a run that is resumed is the same run.
@@ -78,7 +94,7 @@ class RoundClock:
         return ["RoundClock", self.start, self.every]
 
 
-class BlockClock:
+class BlockClock(_Instant):
     """Time that gives every block of a schedule the same number of rounds, however long the block is.
 
     The rounds of a block are spread evenly over it; the first cycle is the one that `start` is in.
@@ -110,18 +126,18 @@ class BlockClock:
         return ["BlockClock", self.first, self.rounds]
 
 
-class FastClock:
+class FastClock(_Instant):
     """Time that runs `speed` times as fast as real time: with 1440, a day in a minute."""
 
     def __init__(self, start: datetime, speed: float, time: Callable[[], float] = time.monotonic) -> None:
         if not 0 < speed < float("inf"):
             raise ValueError(f"speed={speed!r}: must be positive and finite")
-        self.speed, self.time = speed, time
+        self.speed, self._seconds = speed, time
         self.instant = _instant(start)
         self._from: tuple[int, float] | None = None
 
     def now(self, server_round: int) -> int:  # noqa: ARG002
-        seconds = self.time()
+        seconds = self._seconds()
         if self._from is None:
             self._from = self.instant, seconds
         begin, then = self._from

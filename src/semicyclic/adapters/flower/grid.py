@@ -13,6 +13,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 
+from semicyclic.adapters.flower.clock import Clock
 from semicyclic.adapters.flower.selection import Pace
 
 # Flower's number for an error that an app raised.
@@ -32,7 +33,9 @@ class InProcess(Grid):
     """A grid whose nodes are devices 0, 1, ... of this process, all running one ClientApp.
 
     devices: how many there are; each finds its number in its context as `partition-id`.
-    online: the devices that are connected now; all, if it is not given.
+    online: the devices that are connected now; all, if it is not given. With a clock it is called with the
+        time of the round, a datetime in UTC, and otherwise without arguments.
+    clock: the clock of the strategy, or of `Timed` around a strategy that has none.
     arrival: after how many seconds the reply of a device to a message comes, None for never; at once, if it
         is not given. These seconds are counted, not waited for.
     config: what the ClientApp finds in `context.run_config`.
@@ -43,13 +46,15 @@ class InProcess(Grid):
         app: ClientApp,
         devices: int,
         *,
-        online: Callable[[], Sequence[int]] | None = None,
+        online: Callable[..., Sequence[int]] | None = None,
+        clock: Clock | None = None,
         arrival: Arrival | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
         _identify()
         self.app, self.devices = app, devices
-        self.online = online or (lambda: range(devices))
+        self.clock = clock
+        self.online = online
         self.arrival: Arrival = arrival or at_once
         self.config = dict(config or {})
         self.seconds = 0.0
@@ -77,7 +82,10 @@ class InProcess(Grid):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> list[int]:
-        there: list[int] = (np.asarray(self.online(), np.int64) + FIRST).tolist()
+        if self.online is None:
+            return list(range(FIRST, FIRST + self.devices))
+        now = () if self.clock is None else (self.clock.time,)
+        there: list[int] = (np.asarray(self.online(*now), np.int64) + FIRST).tolist()
         return there
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:

@@ -36,8 +36,9 @@ class Round:
 
     tick: how often the clock had been asked by then; rounds in which nobody took part have no number of their
         own.
-    nodes: whom it chose; replied: those whose replies were used; asked: to how many something was sent; came: how many replies; used: how many nodes
-    were learnt from. rejected: replies that were not used, by reason. moved: the chains that made a step.
+    nodes: whom it chose; replied: those whose replies were used, and used: how many. asked: to how many
+        something was sent; came: how many replied.
+    rejected: replies that were not used, by reason. moved: the chains that made a step.
     losses: of candidates for `best`, as clients have reported them. in_force: each chain's model before the
         round.
     began: whether a visit began with it. closed: the means that have changed as another visit ended.
@@ -197,8 +198,8 @@ def _warn_of_state(strategy: "Pluralistic") -> None:
     log(
         WARNING,
         "%s carries momentum or adaptive state from block to block, so the shared model lags behind the "
-        "clock and the mean of a block may be another block's model: use chains=Chains.SPLIT or SEPARATE, where "
-        "each block has state of its own, or deploy best() and not models()",
+        "clock and the mean of a block may be another block's model: use chains=Chains.SPLIT or SEPARATE, "
+        "where each block has state of its own, or deploy best() and not models()",
         classes(inner),
     )
 

@@ -449,17 +449,17 @@ def check_settings(
             f"{type(inner).__name__} has a start() of its own, which a wrapped strategy does not run: move "
             "what it does into configure_train and aggregate_train"
         )
+    if private and (chains.is_hedged or evaluators):
+        raise ValueError(
+            f"{name}: losses that clients report are neither clipped nor noised, so a hedge or best() would "
+            "release more than the privacy accounting says: use Chains.SHARED or SEPARATE with evaluators=0"
+        )
     if evaluators < 0:
         raise ValueError(f"evaluators={evaluators}: must be 0 or more")
     if chains is Chains.SPLIT and not evaluators:
         raise ValueError("Chains.SPLIT needs clients that evaluate: evaluators= must be at least 1")
     if per_block and chains is not Chains.SHARED:
         raise ValueError("per_block= is for Chains.SHARED: other chains have bodies of their own")
-    if private and (chains.is_hedged or evaluators):
-        raise ValueError(
-            f"{name}: losses that clients report are neither clipped nor noised, so a hedge or best() would "
-            "release more than the privacy accounting says: use Chains.SHARED or SEPARATE with evaluators=0"
-        )
 
 
 def _stray(reply: Message) -> Rejected:
