@@ -18,14 +18,20 @@ Results = Mapping[str, Any]
 SHORT = {
     "fedavg_last": "FedAvg, current model",
     "fedavg_average": "FedAvg, mean of all rounds",
-    "pluralistic": "pluralistic",
+    "fedavg_block_last": "FedAvg, last model of each block",
+    "fedavg_block_before": "FedAvg, model of the block before",
+    "pluralistic": "pluralistic means",
     "separate": "separate chains",
-    "hedged": "hedged",
+    "hedged": "hedged chains",
+    "best": "best by block (default)",
     "uniform": "always available (ideal)",
 }
 LOOKS = {
     "fedavg_last": RED,
     "fedavg_average": ORANGE,
+    "fedavg_block_last": RED,
+    "fedavg_block_before": RED,
+    "best": GREEN,
     "pluralistic": GREEN,
     "separate": VIOLET,
     "hedged": BROWN,
@@ -81,15 +87,19 @@ def said(console: Console, results: Results, out: Path, seconds: float) -> None:
     table.add_column("", no_wrap=True)
     for number in steps:
         table.add_column(f"{number} local step{'s' if number != '1' else ''}", justify="right", no_wrap=True)
+        table.add_column("step size", justify="right", no_wrap=True)
     for key, name in SHORT.items():
         cells = []
         for number in steps:
-            score = results["local_steps"][number]["accuracy"][key]
+            held = results["local_steps"][number]
+            score = held["accuracy"][key]
             spread = f" ± {score['std']:.4f}" if results["settings"]["repetitions"] > 1 else ""
-            cells.append(f"{score['mean']:.4f}{spread}")
+            cells += [f"{score['mean']:.4f}{spread}", f"{held['step_sizes'][key]:.2g}"]
         table.add_row(name, *cells)
+    told = words(results)
+    console.print(told[0], highlight=False, soft_wrap=True, markup=False)
     console.print(table)
-    for text in words(results):
+    for text in told[1:]:
         console.print(text, highlight=False, soft_wrap=True, markup=False)
     console.print(
         f"{seconds:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True, markup=False
@@ -101,13 +111,26 @@ def words(results: Results) -> list[str]:
     count = results["settings"]["repetitions"]
     found = []
     for number, held in results["local_steps"].items():
-        last, ideal = held["differences"]["fedavg_last"], held["differences"]["uniform"]
-        average = held["differences"]["fedavg_average"]
+        baseline = SHORT[held["baseline"]]
         found.append(
-            f"With {number} local step{'s' if number != '1' else ''} a model for each block is "
-            f"{_than(last, count, 'the current model of Federated Averaging')}, "
-            f"{_than(average, count, 'the mean of its rounds')}, and "
-            f"{_than(ideal, count, 'the ideal in which all devices are always available')}."
+            f"With {number} local step{'s' if number != '1' else ''} the default, a model for each block "
+            "chosen by what devices report, is "
+            f"{_than(held['gain'], count, f'the best tuned baseline ({baseline})')}."
+        )
+    for number, held in results["local_steps"].items():
+        parts = [
+            _than(held["differences"][key], count, SHORT[key])
+            for key in ("fedavg_last", "fedavg_average", "fedavg_block_last", "uniform")
+        ]
+        found.append(
+            f"With {number} local step{'s' if number != '1' else ''} pluralistic means are "
+            f"{'; '.join(parts)}."
+        )
+    sizes = results["settings"]["step_sizes"][next(iter(results["local_steps"]))]
+    if len(sizes) > 1:
+        grid = ", ".join(f"{size:.2g}" for size in sizes)
+        found.append(
+            f"Every approach has the step size of {grid} that is best for it on rows for validation."
         )
     if count == 1:
         found.append("There is one repetition, so how much these differences vary is not known.")

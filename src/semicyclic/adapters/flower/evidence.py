@@ -11,6 +11,9 @@ from math import sqrt
 from typing import Any, NamedTuple
 
 HALF_LIFE = 2.0
+# By how many standard errors a candidate must be better than the reference: a model of another block, or one
+# for all blocks, needs more evidence than one of the block's own.
+MARGIN, FOREIGN_MARGIN = 1.0, 2.0
 
 
 class Candidate(NamedTuple):
@@ -42,6 +45,12 @@ class Score(NamedTuple):
     difference: float
     error: float
     rounds: float
+    is_own: bool
+
+    @property
+    def bound(self) -> float:
+        """The difference, less favourably: by some standard errors."""
+        return self.difference + (MARGIN if self.is_own else FOREIGN_MARGIN) * self.error
 
 
 class Evidence:
@@ -81,7 +90,7 @@ class Evidence:
             sums[:] = [sums[0] + 1.0, sums[1] + 1.0, sums[2] + value, sums[3] + value * value]
 
     def scores(self, block: int) -> list[Score]:
-        """All candidates measured, best first: by the mean difference plus one standard error."""
+        """All candidates measured, best first by `bound`."""
         found = []
         spread, freedom = 0.0, 0.0
         for weight, squares, total, square in self.sums[block].values():
@@ -91,22 +100,24 @@ class Evidence:
         variance = spread / freedom if freedom > 0.0 else 0.0
         for name, (weight, squares, total, _) in self.sums[block].items():
             error = sqrt(variance * squares) / weight
-            found.append(Score(Candidate.of(name), total / weight, error, weight))
-        return sorted(found, key=lambda each: (each.difference + each.error, str(each.candidate)))
+            candidate = Candidate.of(name)
+            is_own = candidate.block == block and candidate.read_out != "all"
+            found.append(Score(candidate, total / weight, error, weight, is_own))
+        return sorted(found, key=lambda each: (each.bound, str(each.candidate)))
 
     def best(self, block: int, reference: Candidate) -> Candidate | None:
         """The candidate to deploy in a block; None if nothing was reported there."""
         scores = self.scores(block)
         if not scores:
             return None
-        return scores[0].candidate if scores[0].difference + scores[0].error < 0.0 else reference
+        return scores[0].candidate if scores[0].bound < 0.0 else reference
 
     def foreign(self, block: int) -> Score | None:
         """The best model of another block, if it is better here than the block's own mean."""
         for each in self.scores(block):
-            if each.difference + each.error >= 0.0:
+            if each.bound >= 0.0:
                 return None
-            if each.candidate.block != block and each.candidate.read_out != "all":
+            if not each.is_own and each.candidate.read_out != "all":
                 return each
         return None
 

@@ -22,7 +22,7 @@ from semicyclic.method.schedule import Schedule
 
 # The names of metrics in which clients usually report a loss on rows of their own.
 LOSSES = ("eval_loss", "eval-loss", "val_loss", "test_loss", "loss")
-EVALUATORS = 5
+EVALUATORS = 10
 # After so many rounds without any report, clients are not asked any more.
 TRIES = 3
 # How messages that evaluate a candidate are marked: what follows in their group names the model.

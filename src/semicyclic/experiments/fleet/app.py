@@ -73,18 +73,20 @@ def train(message: Message, context: Context) -> Message:
 
 @client.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """How good the weights that were sent are on the device's own test rows."""
+    """How good the weights that were sent are on the device's own rows for validation."""
     world, device = _mine(context)
     population = world.population
     weights = _weights(message)
-    mine = np.flatnonzero(population.test_device == device)
-    if not len(mine):
-        raise ValueError(f"device {device} has no rows to test with")
+    begin, end = np.searchsorted(population.test_device, (device, device + 1))
+    if begin == end:
+        raise ValueError(f"device {device} has no rows to validate with")
     cells = population.test.indptr, population.test.indices, population.test.values
-    score = scores(cells, weights, int(mine[0]), int(mine[-1]) + 1)
-    truth = population.test_labels[mine]
+    # Every second row; the others are for the comparison in the end.
+    score = scores(cells, weights, int(begin), int(end))[::2]
+    truth = population.test_labels[begin:end:2]
     right = float(np.mean((score > 0) == (truth > 0)))
-    metrics = MetricRecord({"num-examples": len(mine), "loss": log_loss(score, truth), "accuracy": right})
+    loss = log_loss(score, truth)
+    metrics = MetricRecord({"num-examples": len(truth), "eval_loss": loss, "accuracy": right})
     return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
@@ -105,19 +107,20 @@ def main(grid: Grid, context: Context) -> None:
     """Train the fleet; leave the models and what happened in the folder that `out` names."""
     settings = Settings.told(context.run_config)
     world = make(settings)
-    chains = Chains[str(context.run_config.get("chains", "shared")).upper()]
+    chains = Chains[str(context.run_config.get("chains", "split")).upper()]
     out = Path(str(context.run_config.get("out", "fleet")))
     rounds = int(context.run_config.get("rounds", world.rounds))
     strategy = strategy_of(world, chains=chains, ask=True)
     run(strategy, grid, world, rounds, checkpoint=out)
     put_text(out / "lost.json", json.dumps(strategy.lost()))
-    strategy.models().save(out / "models.safetensors")
+    strategy.best().save(out / "models.safetensors")
 
 
 def strategy_of(
     world: World,
     *,
     chains: Chains = Chains.SHARED,
+    evaluators: int | None = None,
     ask: bool = False,
     inner: Strategy | None = None,
     clock: BlockClock | None = None,
@@ -134,6 +137,7 @@ def strategy_of(
         world.population.schedule,
         clock_of(world) if clock is None else clock,
         chains=chains,
+        evaluators=evaluators,
         selection=Selection(
             wanted=settings.per_round,
             invited=settings.invited,

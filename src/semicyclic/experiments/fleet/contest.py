@@ -23,13 +23,21 @@ Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
 
 APPROACHES = {
-    "fedavg_last": "as it is at the end of each block of the last day, used at all hours",
-    "fedavg_average": "one model for all hours",
-    "pluralistic": "one chain of rounds, and a mean for each block",
+    "fedavg_last": "the current model, at all hours; taken at the end of each block of the last day",
+    "fedavg_average": "the mean of all rounds, at all hours",
+    "fedavg_block_last": "a copy of the current model from the end of each block, for that block",
+    "fedavg_block_before": "a copy from the end of the block before",
+    "pluralistic": "one chain of rounds, and its mean in each block",
     "separate": "a chain of its own for each block, and its mean",
-    "hedged": "a mixture of the two for each block, by what they lost",
+    "hedged": "both, every device trains both, and a mixture for each block by what they lost",
+    "best": "both, every device trains one, and for each block the model with the least loss on rows that "
+    "devices hold back: the default",
     "uniform": "the mean of all rounds of a run in which all devices are always available",
 }
+# What can be had without a model for each block, or by copying one.
+BASELINES = ("fedavg_last", "fedavg_average", "fedavg_block_last", "fedavg_block_before")
+# Step sizes that every approach chooses from, in parts of the largest.
+GRID = (1.0, 0.32, 0.1, 0.032)
 MEMBERSHIPS = {
     "clock": "the model of the hour",
     "hard": "the model of the block in which it is available most",
@@ -47,9 +55,12 @@ class Yardstick(NamedTuple):
     profiles: Array
 
     @staticmethod
-    def of(world: World) -> "Yardstick":
+    def of(world: World, *, validation: bool = False) -> "Yardstick":
+        """The rows that test, or those that validate."""
         population = world.population
-        share = world.profiles[population.test_device]
+        chosen = np.flatnonzero(population.validates == validation)
+        rows, device = population.test[chosen], population.test_device[chosen]
+        share = world.profiles[device]
         total = share.sum(axis=0)
         if not total.all():
             block = int((total == 0).argmax())
@@ -58,11 +69,11 @@ class Yardstick(NamedTuple):
                 f"no device with rows to test is ever available in block {label}: take more devices, or "
                 "another availability"
             )
-        X = np.zeros((len(population.test), population.test.width + 1))
-        row = np.repeat(np.arange(len(X)), np.diff(population.test.indptr))
-        X[row, population.test.indices] = population.test.values
+        X = np.zeros((len(rows), rows.width + 1))
+        X[np.repeat(np.arange(len(X)), np.diff(rows.indptr)), rows.indices] = rows.values
         X[:, -1] = 1.0
-        return Yardstick(X, population.test_labels > 0, population.test_device, share / total, world.profiles)
+        truth = population.test_labels[chosen] > 0
+        return Yardstick(X, truth, device, share / total, world.profiles)
 
     def matrix(self, models: BlockModels) -> Array:
         """[m, m] the accuracy of block i's model on block j's rows."""
@@ -92,9 +103,13 @@ class Yardstick(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One repetition: accuracies by block, over days, and what happened."""
+    """One repetition with one step size: accuracies by block, over days, and what happened.
+
+    validation: the accuracy of each approach on rows for validation, by which it chooses its step size.
+    """
 
     by_block: dict[str, Array]
+    validation: dict[str, float]
     over_days: dict[str, Array]
     matrix: Array
     memberships: dict[str, float]
@@ -107,50 +122,62 @@ class Outcome(NamedTuple):
 def play(settings: Settings, out: Path | None, tell: Tell) -> Outcome:
     """One repetition, from where it was if `out` has some of it."""
     world = make(settings)
-    yard = Yardstick.of(world)
+    yard, validation = Yardstick.of(world), Yardstick.of(world, validation=True)
     clock = clock_of(world)
-    strategy = strategy_of(world, chains=Chains.HEDGED, clock=clock)
-    days = _Days(world, yard, strategy)
+    # Both kinds of chains in one run: most approaches are read-outs of it.
+    both = strategy_of(world, chains=Chains.HEDGED, clock=clock, evaluators=0)
+    days = _Days(world, yard, both)
     result = _run(
-        world, strategy, clock, _under(out, "cyclic"), days.measure, lambda done: tell(0.7 * done, "cyclic")
+        world, both, clock, _under(out, "cyclic"), days.measure, lambda done: tell(0.5 * done, "cyclic")
     )
-    ideal = strategy_of(world, clock=clock)
+    split = strategy_of(world, chains=Chains.SPLIT, clock=clock)
+    _run(world, split, clock, _under(out, "split"), None, lambda done: tell(0.5 + 0.3 * done, "default"))
+    ideal = strategy_of(world, clock=clock, evaluators=0)
     _run(
         world,
         ideal,
         clock,
         _under(out, "uniform"),
         None,
-        lambda done: tell(0.7 + 0.3 * done, "always available"),
+        lambda done: tell(0.8 + 0.2 * done, "always available"),
         uniform=True,
     )
-    for each in (strategy, ideal):
+    for each in (both, split, ideal):
         if not each.participation.any():
             raise ValueError(
                 "no round had a reply in time: give a longer --deadline, or another --availability"
             )
     told = result.evaluate_metrics_serverapp
     over = {key: np.stack([np.array(each[key]) for _, each in sorted(told.items())]) for key in days.KEYS}
-    matrix = yard.matrix(strategy.lasts(of="shared"))
-    models = strategy.models(of="shared")
-    found = {
+    models, best = both.models(of="shared"), split.best()
+    return Outcome(
+        _scores(yard, both, best, ideal),
+        {key: float(found.mean()) for key, found in _scores(validation, both, best, ideal).items()},
+        over,
+        yard.matrix(both.lasts(of="shared")),
+        yard.memberships(models),
+        both.participation,
+        both.lost(),
+        both.hedge_shares()[:, 1],
+        best,
+    )
+
+
+def _scores(yard: Yardstick, both: Pluralistic, best: BlockModels, ideal: Pluralistic) -> dict[str, Array]:
+    """[m] the accuracy of every approach, by block."""
+    matrix = yard.matrix(both.lasts(of="shared"))
+    blocks = np.arange(len(matrix))
+    return {
         "fedavg_last": matrix.mean(axis=0),
-        "fedavg_average": yard.by_block(strategy.consensus()[WEIGHTS]),
-        "pluralistic": np.diag(yard.matrix(models)),
-        "separate": np.diag(yard.matrix(strategy.models(of="own"))),
-        "hedged": np.diag(yard.matrix(strategy.models(of="hedged"))),
+        "fedavg_average": yard.by_block(both.consensus()[WEIGHTS]),
+        "fedavg_block_last": np.diag(matrix),
+        "fedavg_block_before": matrix[blocks - 1, blocks],
+        "pluralistic": np.diag(yard.matrix(both.models(of="shared"))),
+        "separate": np.diag(yard.matrix(both.models(of="own"))),
+        "hedged": np.diag(yard.matrix(both.models(of="hedged"))),
+        "best": np.diag(yard.matrix(best)),
         "uniform": yard.by_block(ideal.consensus()[WEIGHTS]),
     }
-    return Outcome(
-        found,
-        over,
-        matrix,
-        yard.memberships(models),
-        strategy.participation,
-        strategy.lost(),
-        strategy.hedge_shares()[:, 1],
-        models,
-    )
 
 
 class _Days:
@@ -205,27 +232,35 @@ def _run(
 def contest(
     settings: Settings, *, repetitions: int, local_steps: tuple[int, ...], out: Path | None, tell: Tell
 ) -> tuple[dict[str, Any], BlockModels]:
-    """All repetitions with each number of local steps, summed up; and the first one's models."""
+    """All repetitions with each number of local steps and each step size, summed up; and models.
+
+    Every approach has the step size of the grid that is best for it on rows for validation, over all
+    repetitions. A step size that is stated is the only one. The models are those of "best", first repetition.
+    """
     seeds = [
         int(child.generate_state(1)[0] >> 1)
         for child in np.random.SeedSequence(settings.seed).spawn(repetitions)
     ]
-    found: dict[int, list[Outcome]] = {}
-    whole = len(local_steps) * repetitions
-    for i, steps in enumerate(local_steps):
-        found[steps] = []
+    found: dict[int, dict[float, list[Outcome]]] = {}
+    sizes = {steps: _grid(replace(settings, local_steps=steps)) for steps in local_steps}
+    whole = sum(map(len, sizes.values())) * repetitions
+    begun = 0
+    for steps in local_steps:
+        found[steps] = {size: [] for size in sizes[steps]}
         for r, seed in enumerate(seeds):
-            begun = i * repetitions + r
-            words = f"{steps} local step(s), repetition {r + 1} of {repetitions}"
+            for number, size in enumerate(sizes[steps], 1):
+                words = f"{steps} local step(s) of size {size:.3g}, repetition {r + 1} of {repetitions}"
 
-            def told(share: float, what: str, begun: int = begun, words: str = words) -> None:
-                tell((begun + share) / whole, f"{words}, {what}")
+                def told(share: float, what: str, begun: int = begun, words: str = words) -> None:
+                    tell((begun + share) / whole, f"{words}, {what}")
 
-            each = replace(settings, local_steps=steps, seed=seed)
-            found[steps].append(play(each, _under(out, f"{steps}-steps/repetition-{r + 1}"), told))
-    first = found[local_steps[0]]
+                each = replace(settings, local_steps=steps, step_size=size, seed=seed)
+                place = _under(out, f"{steps}-steps/repetition-{r + 1}/size-{number}")
+                found[steps][size].append(play(each, place, told))
+                begun += 1
     world = make(replace(settings, local_steps=local_steps[0], seed=seeds[0]))
-    results = summed(first) | {
+    first = summed(found[local_steps[0]])
+    results = first | {
         "approaches": APPROACHES,
         "memberships": MEMBERSHIPS,
         "availability": world.availability.curve().tolist(),
@@ -236,7 +271,8 @@ def contest(
             "name": world.population.name,
             "devices": world.population.devices,
             "rows": len(world.population.rows),
-            "test_rows": len(world.population.test),
+            "test_rows": int((~world.population.validates).sum()),
+            "validation_rows": int(world.population.validates.sum()),
             "columns": world.population.rows.width,
         },
         "blocks": list(world.population.schedule.labels),
@@ -247,18 +283,33 @@ def contest(
             "devices": world.population.devices,
             "repetitions": repetitions,
             "rounds": world.rounds,
-            "step_sizes": {str(s): replace(settings, local_steps=s).rate for s in local_steps},
+            "step_sizes": {str(steps): list(sizes[steps]) for steps in local_steps},
         },
     }
-    return results, first[0].models
+    return results, found[local_steps[0]][first["step_sizes"]["best"]][0].models
 
 
-def summed(outcomes: list[Outcome]) -> dict[str, Any]:
-    """Repetitions summed up: means, standard deviations and paired differences."""
-    by = {key: np.stack([each.by_block[key] for each in outcomes]) for key in APPROACHES}
+def _grid(settings: Settings) -> tuple[float, ...]:
+    """The step sizes that approaches choose from: the one that was stated, or parts of a large one."""
+    return tuple(
+        (1.0 if settings.step_size else part) * settings.rate
+        for part in GRID[: 1 if settings.step_size else None]
+    )
+
+
+def summed(found: Mapping[float, list[Outcome]]) -> dict[str, Any]:
+    """Repetitions summed up, every approach with its own best step size."""
+    score = {
+        key: {size: float(np.mean([each.validation[key] for each in some])) for size, some in found.items()}
+        for key in APPROACHES
+    }
+    chosen = {key: max(by_size, key=lambda size: (by_size[size], size)) for key, by_size in score.items()}
+    own = {key: found[size] for key, size in chosen.items()}
+    by = {key: np.stack([each.by_block[key] for each in some]) for key, some in own.items()}
     mean = {key: values.mean(axis=1) for key, values in by.items()}
+    baseline = max(BASELINES, key=lambda key: score[key][chosen[key]])
     lost: dict[str, Any] = {}
-    for each in outcomes:
+    for each in own["pluralistic"]:
         _add(lost, each.lost)
     return {
         "accuracy": {
@@ -269,34 +320,49 @@ def summed(outcomes: list[Outcome]) -> dict[str, Any]:
             }
             for key in APPROACHES
         },
+        "step_sizes": chosen,
+        "validation": {
+            key: [{"step_size": s, "accuracy": a} for s, a in by_size.items()]
+            for key, by_size in score.items()
+        },
+        "baseline": baseline,
+        "gain": _difference(mean["best"], mean[baseline]),
         "repetitions": {key: values.tolist() for key, values in mean.items()},
         "differences": {
-            key: {
-                "mean": float((mean["pluralistic"] - mean[key]).mean()),
-                "std": _std(mean["pluralistic"] - mean[key]),
-                "better_in": int((mean["pluralistic"] > mean[key]).sum()),
-                "clear": _is_clear(mean["pluralistic"] - mean[key]),
-            }
-            for key in APPROACHES
-            if key != "pluralistic"
+            key: _difference(mean["pluralistic"], mean[key]) for key in APPROACHES if key != "pluralistic"
         },
         "over_days": {
-            key: np.stack([each.over_days[key] for each in outcomes]).mean(axis=0).tolist()
-            for key in outcomes[0].over_days
+            key: np.stack([each.over_days[key] for each in own[key]]).mean(axis=0).tolist()
+            for key in own["pluralistic"][0].over_days
         },
-        "matrix": np.stack([each.matrix for each in outcomes]).mean(axis=0).tolist(),
+        "matrix": np.stack([each.matrix for each in own["fedavg_last"]]).mean(axis=0).tolist(),
         "membership": {
             key: {
-                "mean": float(np.mean([each.memberships[key] for each in outcomes])),
-                "std": _std(np.array([each.memberships[key] for each in outcomes])),
+                "mean": float(np.mean([each.memberships[key] for each in own["pluralistic"]])),
+                "std": _std(np.array([each.memberships[key] for each in own["pluralistic"]])),
             }
             for key in MEMBERSHIPS
         },
-        "never_trained": sorted({block for each in outcomes for block in each.models.fallback}),
-        "participation": np.stack([each.participation for each in outcomes]).mean(axis=0).tolist(),
-        "hedge": np.stack([each.hedge for each in outcomes]).mean(axis=0).tolist(),
+        "never_trained": sorted({block for each in own["pluralistic"] for block in _untrained(each)}),
+        "participation": np.stack([each.participation for each in own["pluralistic"]]).mean(axis=0).tolist(),
+        "hedge": np.stack([each.hedge for each in own["hedged"]]).mean(axis=0).tolist(),
+        "chosen": [list(each.models.chosen) for each in own["best"]],
         "lost": lost,
     }
+
+
+def _difference(a: Array, b: Array) -> dict[str, Any]:
+    """How much better a is than b, in pairs."""
+    return {
+        "mean": float((a - b).mean()),
+        "std": _std(a - b),
+        "better_in": int((a > b).sum()),
+        "clear": _is_clear(a - b),
+    }
+
+
+def _untrained(outcome: Outcome) -> list[int]:
+    return np.flatnonzero(outcome.participation == 0).tolist()
 
 
 def _add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
