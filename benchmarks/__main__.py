@@ -46,6 +46,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "sk-predict": estimators.sk_predict,
     "fed-wrap": federated.fed_wrap,
     "fed-scale": federated.fed_scale,
+    "fed-memory": federated.fed_memory,
 }
 
 

@@ -3,6 +3,7 @@
 import logging
 import subprocess
 import sys
+import tempfile
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,7 +15,7 @@ PARAMETERS, CLIENTS = 10_000_000, 20
 DEVICES, PER_ROUND, ROUNDS = 10_000, 20, 1000
 
 
-def _client() -> Any:
+def _client(*, evaluates: bool = False) -> Any:
     """A client that does next to nothing: what is left is the server's work and the messages'."""
     from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
@@ -28,6 +29,13 @@ def _client() -> Any:
         metrics = MetricRecord({"num-examples": 10, "loss": 0.5})
         return Message(RecordDict({"arrays": ArrayRecord(moved), "metrics": metrics}), reply_to=message)
 
+    if evaluates:
+
+        @app.evaluate()
+        def evaluate(message: Message, context: Context) -> Message:  # noqa: ARG001
+            metrics = MetricRecord({"num-examples": 10, "eval_loss": 0.5})
+            return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
     return app
 
 
@@ -37,7 +45,7 @@ def fed_wrap() -> list[Figure]:
     from flwr.serverapp.strategy import FedAvg
 
     from semicyclic import Schedule
-    from semicyclic.adapters.flower import InProcess, Pluralistic, RoundClock
+    from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     app = _client()
@@ -47,7 +55,9 @@ def fed_wrap() -> list[Figure]:
     bare = FedAvg(fraction_evaluate=0.0)
 
     def wrapped() -> None:
-        strategy = Pluralistic(FedAvg(fraction_evaluate=0.0), Schedule.daily(6), clock)
+        # One chain, and nothing that a bare run does not do but averaging.
+        inner = FedAvg(fraction_evaluate=0.0)
+        strategy = Pluralistic(inner, Schedule.daily(6), clock, chains=Chains.SHARED, evaluators=0)
         strategy.start(InProcess(app, CLIENTS), arrays, 3)
 
     taken = best_of(
@@ -68,11 +78,11 @@ from semicyclic.experiments.fleet.world import Settings, make
 logging.getLogger("flwr").setLevel(logging.ERROR)
 world = make(Settings(devices={DEVICES}, per_round={PER_ROUND}, invited={PER_ROUND}, local_steps=1))
 clock = clock_of(world)
-run(strategy_of(world, clock=clock), fleet_grid(world, clock), world, 5)
+run(strategy_of(world, clock=clock, evaluators=0), fleet_grid(world, clock), world, 5)
 best = 0.0
 for _ in range(3):
     begin = time.perf_counter()
-    run(strategy_of(world, clock=clock), fleet_grid(world, clock), world, {ROUNDS})
+    run(strategy_of(world, clock=clock, evaluators=0), fleet_grid(world, clock), world, {ROUNDS})
     best = max(best, {ROUNDS} / (time.perf_counter() - begin))
 # Not by getrusage, which would tell the peak of the process that has started this one.
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
@@ -87,3 +97,60 @@ def fed_scale() -> list[Figure]:
     note("seconds a round", 1 / rounds)
     note("GB", gigabytes)
     return [at_least("rounds a second", rounds, 100.0), at_most("GB at most", gigabytes, 1.0)]
+
+
+MEMORY = """
+import gc, logging, sys, tracemalloc
+from datetime import UTC, datetime, timedelta
+import numpy as np
+from flwr.app import Array, ArrayRecord
+from flwr.serverapp.strategy import FedAvg
+from benchmarks.federated import _client
+from semicyclic import Schedule
+from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock, Storage
+logging.getLogger("flwr").setLevel(logging.ERROR)
+size, chains, tail, precision, folder = int(sys.argv[1]), Chains[sys.argv[2]], int(sys.argv[3]), *sys.argv[4:6]
+found = []
+tracemalloc.start()
+for blocks in (2, 10):
+    clock = RoundClock(datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1) / blocks)
+    inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
+    strategy = Pluralistic(
+        inner, Schedule.daily(blocks), clock, chains=chains, tail=tail,
+        storage=Storage(precision, folder or None), evaluators=1 if chains is Chains.SPLIT else 0)
+    arrays = ArrayRecord({"w": Array(np.ones(size, np.float32))})
+    # Four visits to every block, so that all that is kept for a block is there.
+    strategy.start(InProcess(_client(evaluates=True), 4), arrays, 4 * blocks + 1)
+    gc.collect()
+    found.append(tracemalloc.get_traced_memory()[0])
+    del strategy, arrays
+    gc.collect()
+    found[-1] -= tracemalloc.get_traced_memory()[0]
+print((found[1] - found[0]) / 8 / (4 * size))
+"""
+
+
+def fed_memory() -> list[Figure]:
+    """Memory for each further block, in models of single precision, against what the docs say."""
+    from semicyclic.adapters.flower import Chains
+    from semicyclic.adapters.flower.learnt import models_per_block
+
+    figures = []
+    with tempfile.TemporaryDirectory() as folder:
+        for chains, tail, precision, place in (
+            ("SHARED", 2, "full", ""),
+            ("SHARED", 0, "full", ""),
+            ("SHARED", 2, "half", ""),
+            ("SHARED", 2, "full", folder),
+            ("SEPARATE", 2, "full", ""),
+            ("SPLIT", 2, "full", ""),
+        ):
+            command = [sys.executable, "-c", MEMORY, str(1_000_000), chains, str(tail), precision, place]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            measured = float(done.stdout)
+            said = models_per_block(Chains[chains], tail, half=precision == "half", on_disk=bool(place))
+            name = f"{chains.lower()}, tail={tail}, {precision}{', on disk' if place else ''}"
+            note(name, measured)
+            figures.append(no_goal(f"{name}: models a block", measured))
+            figures.append(at_most(f"{name}: off the formula", abs(measured / said - 1.0), 0.05))
+    return figures

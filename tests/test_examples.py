@@ -34,3 +34,20 @@ def test_the_flights_are_told_by_the_hour(tmp_path: Path) -> None:
     drawn = imread(tmp_path / "flights.png")
     assert drawn.shape[1] > 800
     assert drawn.std() > 0.05
+
+
+def test_day_and_night_with_pytorch(tmp_path: Path) -> None:
+    """A network with batch normalisation: right by day and by night; the current model, in one of them."""
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / "flower_torch.py")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"(day|night): best (\S+) \((\S+)\), current model (\S+)", done.stdout)
+    assert [name for name, *_ in found] == ["day", "night"]
+    assert min(float(best) for _, best, _, _ in found) > 0.75
+    assert min(float(current) for *_, current in found) < 0.6
+    assert (tmp_path / "models.safetensors").exists()

@@ -28,6 +28,7 @@ def main(grid: Grid, context: Context) -> None:
         schedule,
         clock,
         chains=Chains[str(config["chains"]).upper()],
+        evaluators=2,  # clients of a round that evaluate candidates: few, as here each message is a process
         selection=Selection(
             wanted=int(config["per-round"]),
             invited=int(config["invited"]),
@@ -43,4 +44,5 @@ def main(grid: Grid, context: Context) -> None:
     # Killed and run again, it goes on: all that matters is in the folder after every round.
     strategy.start(grid, weights, num_rounds=int(config["rounds"]), timeout=60.0, checkpoint=out)
     (out / "lost.json").write_text(json.dumps(strategy.lost()))  # who did not reply, what was left out
-    strategy.models().save(out / "models.safetensors")  # <- and this is new: a model for each block
+    # And this is new: for each block the model with the least loss, by what clients report.
+    strategy.best().save(out / "models.safetensors")

@@ -306,6 +306,18 @@ class Learnt:
         return BlockModels(self.schedule, models, empty, read_out)
 
 
+def models_per_block(chains: Chains, tail: int, *, half: bool = False, on_disk: bool = False) -> float:
+    """How many models, in the precision of the model, every block takes of the server's memory.
+
+    For each sequence of models that is averaged, (1 + tail) means, where half precision counts half and a
+    file counts nothing. For each chain that a block shares or has, its last model; of a chain of its own that
+    is also the current one.
+    """
+    kept = 0.0 if on_disk else (1 + tail) * (0.5 if half else 1.0)
+    lasts = 2 if chains.is_hedged else 1
+    return len(chains.kinds) * kept + lasts
+
+
 def _all(means: Sequence[Mean | None]) -> Mean:
     """The mean over all blocks."""
     whole: Mean | None = None

@@ -97,6 +97,18 @@ def as_rows(own: Array, zone: str) -> Availability:
 
 def traced(path: Path, home: Array, zone: str, rng: np.random.Generator) -> Availability:
     """A trace file: each device follows a phone of it, its night moved to the device's own."""
+    if path.suffix in (".pkl", ".pickle", ""):
+        with open(path, "rb") as file:
+            is_pickle = file.read(1) == b"\x80"
+        if is_pickle:
+            words = (
+                "import json, pickle, sys; "
+                "json.dump(pickle.load(open(sys.argv[1], 'rb')), open('trace.json', 'w'))"
+            )
+            raise ValueError(
+                f"{path}: a pickle, as FedScale's client_behave_trace, and reading one can run any code. If "
+                f'you trust it, convert it: python -c "{words}" {path}; then name trace.json'
+            )
     phones = _npz(path) if path.suffix == ".npz" else _json(path)
     chosen = rng.integers(0, phones.shape[1], len(home))
     shift = np.rint((PEAK - np.asarray(home)) * SLOTS / 24).astype(np.int64)
