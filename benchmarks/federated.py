@@ -109,7 +109,8 @@ from benchmarks.federated import _client
 from semicyclic import Schedule
 from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock, Storage
 logging.getLogger("flwr").setLevel(logging.ERROR)
-size, chains, tail, precision, folder = int(sys.argv[1]), Chains[sys.argv[2]], int(sys.argv[3]), *sys.argv[4:6]
+size, chains, tail = int(sys.argv[1]), Chains[sys.argv[2]], int(sys.argv[3])
+precision, folder = sys.argv[4:6]
 found = []
 tracemalloc.start()
 for blocks in (2, 10):

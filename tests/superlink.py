@@ -57,14 +57,19 @@ class Deployment:
             self.end()
             raise
 
-    def _begin(self, nodes: int) -> None:
+    def start_link(self) -> None:
+        """Start the SuperLink, with all that it knew before."""
         self._start(
             "superlink",
             "flower-superlink",
             "--insecure",
             *("--host", "127.0.0.1", "--port", str(self.port)),
+            *("--database", str(self.place / "superlink.db")),
         )
         self._wait_for(self.port)
+
+    def _begin(self, nodes: int) -> None:
+        self.start_link()
         for number in range(nodes):
             self.join(number, nodes)
 

@@ -1,5 +1,6 @@
 """One app, three ways to run: in this process, in Flower's simulation, and on a SuperLink with SuperNodes."""
 
+import hashlib
 import importlib.util
 import json
 import shutil
@@ -26,6 +27,7 @@ CONFIG: dict[str, Any] = {
     "per-round": 3,
     "invited": 3,
     "deadline": 60.0,
+    "patience": 60.0,
     "availability": "cosine",
     "local-steps": 10,
     "rounds-per-block": 2,
@@ -144,13 +146,14 @@ def test_a_fleet_of_real_nodes_is_trained(fleet: Deployment) -> None:
     assert lost(out) == {
         "rounds": 3,
         "rounds_without_a_step": 0,
+        "rounds_without_participants": 0,
         "asked": 12,
         "no_reply": 0,
         "failed": 0,
         "used": 12,
         "rejected": {},
     }
-    assert usable(out) > 0.6
+    assert usable(out) > 0.55
 
 
 def test_the_server_is_killed_and_goes_on(fleet: Deployment) -> None:
@@ -165,7 +168,7 @@ def test_the_server_is_killed_and_goes_on(fleet: Deployment) -> None:
     assert [each["number"] for each in rounds(out)] == [1, 2, 3, 4]
     assert before < 4
     assert lost(out)["rounds"] == 4
-    assert usable(out) > 0.6
+    assert usable(out) > 0.55
 
 
 def test_a_node_is_killed_in_mid_round_and_the_rest_go_on(fleet: Deployment) -> None:
@@ -180,4 +183,69 @@ def test_a_node_is_killed_in_mid_round_and_the_rest_go_on(fleet: Deployment) -> 
     assert all(each["moved"] for each in found)
     assert lost(out)["no_reply"] >= 1
     assert lost(out)["rounds_without_a_step"] == 0
-    assert usable(out) > 0.6
+    assert usable(out) > 0.55
+
+
+# ---------------------------------------------------------------- kills, with a SuperLink of their own
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Iterator[Deployment]:
+    with deployed(tmp_path, 3) as found:
+        yield found
+
+
+def small(out: Path, **more: Any) -> dict[str, Any]:
+    three = {"devices": 3, "per_round": 3, "invited": 3, "rounds_per_block": 1, "rounds": 4}
+    return told(out, **three, **more)
+
+
+def digest(out: Path) -> str:
+    return hashlib.sha256((out / "models.safetensors").read_bytes()).hexdigest()
+
+
+def test_killed_server_and_killed_superlink_end_in_the_same_bytes(three: Deployment, tmp_path: Path) -> None:
+    """kill -9 of the process that runs the server, then of the SuperLink: as a run that nobody has killed."""
+    whole = tmp_path / "whole"
+    config = {key.replace("_", "-"): value for key, value in small(whole).items()}
+    server, client = example()
+    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
+    server(InProcess(client, 3, config=config), context)
+
+    out = tmp_path / "killed"
+    three.run(**small(out))
+    wait_until(lambda: len(rounds(out)) >= 1, 180, three)
+    three.kill_server()
+    three.run(**small(out))
+    wait_until(lambda: len(rounds(out)) >= 2, 180, three)
+    three.kill("superlink")
+    assert not (out / "models.safetensors").exists()
+    three.start_link()
+    wait_until(lambda: _submitted(three, small(out)), 120, three)
+    wait_until((out / "models.safetensors").exists, 240, three)
+    assert [each["number"] for each in rounds(out) if each["came"]] == [1, 2, 3, 4]
+    assert digest(out) == digest(whole)
+
+
+def _submitted(deployment: Deployment, config: dict[str, Any]) -> bool:
+    try:
+        deployment.run(**config)
+    except (AssertionError, ValueError):
+        return False
+    return True
+
+
+def test_an_outage_costs_no_round(three: Deployment, tmp_path: Path) -> None:
+    """All nodes go for three tries of a round and come back: all rounds have taken place."""
+    out = tmp_path / "outage"
+    three.run(**small(out, deadline=15.0, patience=2.0))
+    wait_until(lambda: len(rounds(out)) >= 1, 180, three)
+    for number in range(3):
+        three.kill(f"node-{number}")
+    wait_until(lambda: sum(each["came"] == 0 for each in rounds(out)) >= 3, 240, three)
+    for number in range(3):
+        three.join(number, 3)
+    wait_until((out / "models.safetensors").exists, 300, three)
+    assert [each["number"] for each in rounds(out) if each["came"]] == [1, 2, 3, 4]
+    assert lost(out)["rounds"] == 4
+    assert lost(out)["rounds_without_participants"] >= 3

@@ -34,7 +34,7 @@ def main(grid: Grid, context: Context) -> None:
             invited=int(config["invited"]),
             deadline=float(config["deadline"]),
             ask=True,
-            patience=60.0,  # nodes may still be starting when they are asked who they are
+            patience=float(config["patience"]),
         ),
         seed=int(config["seed"]),
     )

@@ -48,7 +48,9 @@ def federate(
             negative=(),
         ),
     ] = None,
-    step_size: Annotated[float, Parameter(help="Of local steps; 0: 2 / sqrt(local steps).")] = 0.0,
+    step_size: Annotated[
+        float, Parameter(help="Of local steps, for all approaches; 0: each one's best of four.")
+    ] = 0.0,
     batch_size: Annotated[int, Parameter(help="Rows of a local step.")] = 10,
     skew: Annotated[
         float, Parameter(help="How far labels follow the zone, from 0 to below .5 (synthetic).")
@@ -67,8 +69,9 @@ def federate(
 ) -> None:
     """Train a fleet of devices that come and go with the clock, and compare what to do about it.
 
-    Federated Averaging as it is, one model for each block of the day (`Pluralistic`), separate chains, a
-    hedge, and the ideal of devices that are always available. Runs Flower's own apps in this process; killed
+    Federated Averaging as it is and copies of it by block, one model for each block of the day
+    (`Pluralistic`), separate chains, a hedge, and the ideal of devices that are always available; each with
+    the step size that is best for it on rows for validation. Runs Flower's own apps in this process; killed
     and started again with the same words it goes on. Writes report.html, its figures, results.json and the
     first repetition's models.safetensors.
 
