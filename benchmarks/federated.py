@@ -145,6 +145,7 @@ def fed_memory() -> list[Figure]:
             ("SHARED", 2, "full", folder),
             ("SEPARATE", 2, "full", ""),
             ("SPLIT", 2, "full", ""),
+            ("SPLIT", 1, "half", ""),
         ):
             command = [sys.executable, "-c", MEMORY, str(1_000_000), chains, str(tail), precision, place]
             done = subprocess.run(command, capture_output=True, text=True, check=True)

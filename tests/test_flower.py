@@ -648,7 +648,8 @@ def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_not_waited_for()
     found = strategy(known.FedAvg(fraction_evaluate=0.0, min_available_nodes=50))
     begin = time.monotonic()
     notes = []
-    run(found, 2, on_round=lambda this: notes.append(this.note))
+    with pytest.raises(TimeoutError, match="min_available_nodes of FedAvg is 50"):
+        run(found, 2, on_round=lambda this: notes.append(this.note))
     assert time.monotonic() - begin < 10
     assert set(notes) == {"6 node(s) take part, and min_available_nodes of FedAvg is 50: lower it"}
     # After eight cycles without anybody the run ends: a day has twelve rounds here.
@@ -664,7 +665,10 @@ def test_a_strategy_of_ones_own_that_waits_is_not_waited_for_either() -> None:
 
     found = strategy(Waits(fraction_evaluate=0.0))
     notes = []
-    run(found, 1, on_round=lambda this: notes.append(this.note))
+    # The strategy waits a second in every try: a day of four rounds.
+    found.clock = RoundClock(START, 4 * HOURS * 6)
+    with pytest.raises(TimeoutError, match="the strategy waits for more"):
+        run(found, 1, on_round=lambda this: notes.append(this.note))
     assert "the strategy waits for more" in notes[0]
 
 

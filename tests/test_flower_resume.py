@@ -222,10 +222,12 @@ def test_noise_for_privacy_cannot_be_repeated_from_what_is_kept(tmp_path: Path) 
 
 def test_settings_of_the_strategy_inside_may_be_others_when_a_run_goes_on(tmp_path: Path) -> None:
     """What it remembers is kept, not how it was made: the advice it gives can be followed."""
-    run(strategy(fedavg(min_available_nodes=7)), 1, checkpoint=tmp_path)
+    with pytest.raises(TimeoutError, match="lower it"):
+        run(strategy(fedavg(min_available_nodes=7)), 1, checkpoint=tmp_path)
     found = strategy(fedavg(min_available_nodes=3))
     run(found, 2, checkpoint=tmp_path)
-    assert found.lost() | {"rounds": 2, "rounds_without_participants": 98} == found.lost()
+    # Of many tries of one round in a row, some are kept.
+    assert found.lost() | {"rounds": 2, "rounds_without_participants": 5} == found.lost()
 
 
 def test_generators_and_notes_of_a_strategy_are_kept(tmp_path: Path) -> None:

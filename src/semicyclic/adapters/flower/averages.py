@@ -98,9 +98,8 @@ class Part(NamedTuple):
 class Storage:
     """Where and how precisely the means of blocks are kept.
 
-    precision: "full" for that of the model, at least single; "half" for half precision, which takes half of
-        the
-        memory and rounds a mean to three digits whenever a visit ends.
+    precision: "full" for that of the model, at least single; "half" for half precision in the means of recent
+        cycles (three digits). Means of all rounds are always full, as they are added to for ever.
     folder: means are kept in a file in this folder, mapped into memory, and not in memory itself.
     """
 
@@ -113,34 +112,42 @@ class Storage:
         if self.folder is not None and not Path(self.folder).is_dir():
             raise ValueError(f"folder={self.folder!r}: there is no such folder")
 
-    def dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """In what type the mean of an array is kept."""
-        if self.precision == "half":
-            return np.dtype(np.float16)
-        return np.dtype(np.float64 if dtype.itemsize > 4 else np.float32)
+    def dtypes(self, layout: Layout) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]]]:
+        """In what types the means of arrays are kept: over all rounds, and of recent cycles."""
+        whole = [np.dtype(np.float64 if dtype.itemsize > 4 else np.float32) for dtype in layout.dtypes]
+        if self.precision == "full":
+            return whole, whole
+        pairs = zip(layout.dtypes, whole, strict=True)
+        return whole, [np.dtype(np.float16) if dtype.kind == "f" else full for dtype, full in pairs]
 
 
 class Slots:
-    """Room for `blocks` x `count` models in one unnamed file, mapped into memory."""
+    """Room for the means of `blocks` blocks in one unnamed file that is mapped into memory.
+
+    Slot 0 of a block is for the mean of all rounds, the others are for those of recent cycles.
+    """
 
     def __init__(
-        self, layout: Layout, dtypes: Sequence[np.dtype[Any]], shape: tuple[int, int], folder: Any
+        self, layout: Layout, dtypes: Sequence[Sequence[np.dtype[Any]]], blocks: int, folder: Any
     ) -> None:
         self.layout, self.dtypes = layout, dtypes
-        sizes = [dtype.itemsize * prod(form) for dtype, form in zip(dtypes, layout.shapes, strict=True)]
-        self.ends = np.cumsum([-(-size // 8) * 8 for size in sizes]).tolist()
+        self.starts: list[list[int]] = []
+        end = 0
+        for kinds in dtypes:
+            self.starts.append([])
+            for dtype, form in zip(kinds, layout.shapes, strict=True):
+                self.starts[-1].append(end)
+                end += -(-dtype.itemsize * prod(form) // 8) * 8
         with TemporaryFile(dir=folder) as file:
-            file.truncate(max(shape[0] * shape[1] * self.ends[-1], 1))
-            self.room = np.memmap(file, np.uint8, "r+").reshape(*shape, -1)
+            file.truncate(max(blocks * end, 1))
+            self.room = np.memmap(file, np.uint8, "r+")[: blocks * end].reshape(blocks, end)
 
     def put(self, block: int, slot: int, values: Iterable[NDArray]) -> list[NDArray]:
         """Copy a model to its slot; the arrays there."""
         found = []
-        columns = (values, self.dtypes, self.layout.shapes, [0, *self.ends[:-1]])
+        columns = (values, self.dtypes[slot], self.layout.shapes, self.starts[slot])
         for value, dtype, form, begin in zip(*columns, strict=True):
-            held = (
-                self.room[block, slot, begin : begin + dtype.itemsize * prod(form)].view(dtype).reshape(form)
-            )
+            held = self.room[block, begin : begin + dtype.itemsize * prod(form)].view(dtype).reshape(form)
             held[...] = _narrowed(value, dtype)
             found.append(held)
         return found
@@ -156,9 +163,9 @@ class Averages:
     def __init__(self, layout: Layout, blocks: int, tail: int, storage: Storage | None = None) -> None:
         self.layout, self.tail = layout, tail
         storage = Storage() if storage is None else storage
-        self.dtypes = [storage.dtype(dtype) for dtype in layout.dtypes]
-        shape = (blocks, 1 + tail)
-        self.slots = None if storage.folder is None else Slots(layout, self.dtypes, shape, storage.folder)
+        whole, recent = storage.dtypes(layout)
+        self.dtypes = [whole, *([recent] * tail)]
+        self.slots = None if storage.folder is None else Slots(layout, self.dtypes, blocks, storage.folder)
         self.total: list[Mean | None] = [None] * blocks
         self.recent: list[list[Part]] = [[] for _ in range(blocks)]
         self.place: tuple[int, int] | None = None
@@ -205,7 +212,7 @@ class Averages:
         """A mean as it is kept between visits."""
         if self.slots is not None:
             return Mean(self.slots.put(block, slot, mean.values), mean.weight)
-        pairs = zip(mean.values, self.dtypes, strict=True)
+        pairs = zip(mean.values, self.dtypes[slot], strict=True)
         return Mean([_narrowed(value, dtype) for value, dtype in pairs], mean.weight)
 
     def means(self) -> list[Mean | None]:

@@ -7,13 +7,16 @@ Recent visits count more: the weight of a visit halves with every `HALF_LIFE` vi
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from math import inf, log, sqrt
+from statistics import median
 from typing import Any, NamedTuple
 
 HALF_LIFE = 2.0
-# By how many standard errors a candidate must be better than the reference: a model of another block, or one
-# for all blocks, needs more evidence than one of the block's own.
-MARGIN, FOREIGN_MARGIN = 1.0, 2.0
+# A client counts for at most this many times the median number of examples; losses beyond this many median
+# absolute deviations from the median are taken as if they were there.
+MOST_WEIGHT, MOST_DEVIATIONS = 4.0, 4.0
+# Fewer degrees of freedom tell nothing about a standard error.
+FREEDOM = 2.0
 
 
 class Candidate(NamedTuple):
@@ -38,19 +41,21 @@ class Candidate(NamedTuple):
 class Score(NamedTuple):
     """How much worse a candidate is than the reference: mean difference of losses, and its standard error.
 
-    rounds: in how many rounds it was measured, recent ones counting more.
+    rounds: in how many rounds it was measured, recent ones counting more. margin: by how many standard errors
+    it must be better: a model of another block, or one for all blocks, needs more evidence than one of the
+    block's own, and the more so the more of them there are.
     """
 
     candidate: Candidate
     difference: float
     error: float
     rounds: float
-    is_own: bool
+    margin: float
 
     @property
     def bound(self) -> float:
         """The difference, less favourably: by some standard errors."""
-        return self.difference + (MARGIN if self.is_own else FOREIGN_MARGIN) * self.error
+        return self.difference + self.margin * self.error
 
 
 class Evidence:
@@ -91,18 +96,20 @@ class Evidence:
 
     def scores(self, block: int) -> list[Score]:
         """All candidates measured, best first by `bound`."""
-        found = []
+        # In order of names: sums of floats depend on their order, which a file does not keep.
+        rows = [(Candidate.of(name), sums) for name, sums in sorted(self.sums[block].items())]
         spread, freedom = 0.0, 0.0
-        for weight, squares, total, square in self.sums[block].values():
+        for _, (weight, squares, total, square) in rows:
             spread += max(square - total * total / weight, 0.0)
             freedom += max(weight - squares / weight, 0.0)
         # One variance for all candidates: each alone is measured too seldom.
-        variance = spread / freedom if freedom > 0.0 else 0.0
-        for name, (weight, squares, total, _) in self.sums[block].items():
+        variance = spread / freedom if freedom >= FREEDOM else inf
+        others = sum(not _is_own(candidate, block) for candidate, _ in rows)
+        found = []
+        for candidate, (weight, squares, total, _) in rows:
             error = sqrt(variance * squares) / weight
-            candidate = Candidate.of(name)
-            is_own = candidate.block == block and candidate.read_out != "all"
-            found.append(Score(candidate, total / weight, error, weight, is_own))
+            margin = 1.0 if _is_own(candidate, block) else 1.0 + sqrt(2.0 * log(1.0 + others))
+            found.append(Score(candidate, total / weight, error, weight, margin))
         return sorted(found, key=lambda each: (each.bound, str(each.candidate)))
 
     def best(self, block: int, reference: Candidate) -> Candidate | None:
@@ -117,7 +124,7 @@ class Evidence:
         for each in self.scores(block):
             if each.bound >= 0.0:
                 return None
-            if not each.is_own and each.candidate.read_out != "all":
+            if each.candidate.block != block and each.candidate.read_out != "all":
                 return each
         return None
 
@@ -129,11 +136,17 @@ class Evidence:
         self.sums, self.asked, self.cycle = held["sums"], held["asked"], held["cycle"]
 
 
+def _is_own(candidate: Candidate, block: int) -> bool:
+    """Whether it is a model of the block itself."""
+    return candidate.block == block and candidate.read_out != "all"
+
+
 def mean_losses(
     reports: Iterable[tuple[int, str, float, float]], wanted: Sequence[str]
 ) -> dict[str, float] | None:
     """The mean loss of each model over the clients that have reported all of them; None if there are none.
 
+    No client decides alone: counts of examples and losses far from the others' are cut.
     reports: (client, model, loss, number of examples).
     """
     told: dict[int, dict[str, tuple[float, float]]] = {}
@@ -142,5 +155,14 @@ def mean_losses(
     complete = [each for each in told.values() if all(name in each for name in wanted)]
     if not complete:
         return None
-    total = sum(each[wanted[0]][1] for each in complete)
-    return {name: sum(each[name][0] * each[wanted[0]][1] for each in complete) / total for name in wanted}
+    counts = [each[wanted[0]][1] for each in complete]
+    weights = [min(count, MOST_WEIGHT * median(counts)) for count in counts]
+    return {name: _mean([each[name][0] for each in complete], weights) for name in wanted}
+
+
+def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The weighted mean, values far from the median cut."""
+    middle = median(values)
+    reach = MOST_DEVIATIONS * median([abs(value - middle) for value in values])
+    cut = [min(max(value, middle - reach), middle + reach) for value in values]
+    return sum(weight * value for weight, value in zip(weights, cut, strict=True)) / sum(weights)

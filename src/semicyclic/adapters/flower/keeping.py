@@ -92,6 +92,7 @@ class Keeper:
             "round": this.number if this.counts else this.number - 1,
             "tick": this.tick,
             "trials": strategy.trials.to_json(),
+            "known": [[arrays, shape] for arrays, shape in strategy.known.items()],
             "chain_rounds": {name: one.rounds for name, one in strategy.inside.items()},
             "visit": None if strategy.learnt.frozen is None else strategy.learnt.frozen.place,
             "block": this.block,
@@ -215,6 +216,7 @@ class Keeper:
         strategy.learnt.block = told["block"]
         strategy.ticks = told["tick"]
         strategy.trials.restore(told["trials"])
+        strategy.known.update((arrays, _tuples(shape)) for arrays, shape in told["known"])
         strategy.clock.resume(told["instant"])
         strategy.total = told["total"]
         self.files, self.weights, self.length = told["files"], told["weights"], told["rounds_bytes"]
@@ -338,6 +340,11 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(told, dict) or told.get("format") != FORMAT:
         raise ValueError(f"{path}: not the state of a federated run")
     return told
+
+
+def _tuples(value: Any) -> Any:
+    """JSON's lists as the tuples they were."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _short(value: object) -> str:

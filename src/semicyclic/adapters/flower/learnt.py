@@ -58,6 +58,8 @@ class Learnt:
         self.last: dict[str, list[Named | None]] = {}
         self.averages: dict[str, Averages] = {}
         self.frozen: Frozen | None = None
+        # The shared model before the latest round.
+        self.before: Named = {}
 
     @property
     def layout(self) -> Layout:
@@ -138,6 +140,8 @@ class Learnt:
             self.averages["hedged"].record(models)
             if losses is not None:
                 learn_losses(self.bets, block, losses)
+        if SHARED in self.current:
+            self.before = self.current[SHARED].values
         for kind, name in moving:
             self.current[name] = moved[name]
             self.last[kind][block] = self.own(moved[name].values)
@@ -203,7 +207,8 @@ class Learnt:
         if word == "last":
             found = frozen.last[chain][block]
             assert found is not None
-            return self._whole(found, self.current[SHARED].values if self.per_block else None)
+            # A body is shared, so it is always the current one: that before the round.
+            return self._whole(found, self.before if self.per_block else None)
         parts: dict[str, list[Mean | None]] = {
             "mean": [frozen.total[chain][block]],
             "tail": [part.mean for part in frozen.recent[chain][block]],
@@ -277,7 +282,7 @@ class Learnt:
             return self.last[which][block]
         shared, own = self.last["shared"][block], self.last["own"][block]
         if shared is None or own is None or self.bets is None:
-            return shared
+            return own if shared is None else shared
         share, layout = self.bets.share[block], self.averages["hedged"].layout
         return layout.cast(share[0] * shared[name] + share[1] * own[name] for name in layout.names)
 
@@ -306,16 +311,19 @@ class Learnt:
         return BlockModels(self.schedule, models, empty, read_out)
 
 
-def models_per_block(chains: Chains, tail: int, *, half: bool = False, on_disk: bool = False) -> float:
+def models_per_block(
+    chains: Chains, tail: int, *, half: bool = False, on_disk: bool = False, state: int = 0
+) -> float:
     """How many models, in the precision of the model, every block takes of the server's memory.
 
-    For each sequence of models that is averaged, (1 + tail) means, where half precision counts half and a
-    file counts nothing. For each chain that a block shares or has, its last model; of a chain of its own that
-    is also the current one.
+    For each sequence of models that is averaged, a mean of all rounds and `tail` of recent cycles, which
+    count half in half precision; none if they are in a file. For each chain that a block shares or has, its
+    last model; of a chain of its own that is also the current one. state: how many models the inner strategy
+    remembers (FedAvgM 2, FedAdam 3), which every chain has for itself.
     """
-    kept = 0.0 if on_disk else (1 + tail) * (0.5 if half else 1.0)
+    kept = 0.0 if on_disk else 1 + tail * (0.5 if half else 1.0)
     lasts = 2 if chains.is_hedged else 1
-    return len(chains.kinds) * kept + lasts
+    return len(chains.kinds) * kept + lasts + (0 if chains is Chains.SHARED else state)
 
 
 def _all(means: Sequence[Mean | None]) -> Mean:

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import Result
 from semicyclic.adapters.flower.chains import Chains, Model
 from semicyclic.adapters.flower.memory import carries_state, classes, unkept
 from semicyclic.adapters.flower.models import BlockModels
-from semicyclic.adapters.flower.selection import gather, rest
+from semicyclic.adapters.flower.selection import gather, is_simulated, rest
 
 if TYPE_CHECKING:
     from semicyclic.adapters.flower.keeping import Keeper
@@ -28,6 +28,10 @@ EvaluateModels = Callable[[int, BlockModels], MetricRecord | None]
 GONE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 # A run ends if nobody takes part for so many cycles of its clock.
 PATIENCE = 8
+# In this process, also after so many tries during which the clock has hardly moved.
+STUCK = 50
+# The first tries of a round in which nobody takes part are kept, and then one in so many.
+SOME, MANY = 5, 100
 
 
 @dataclass
@@ -167,6 +171,7 @@ def run_rounds(
             "this strategy has run already, and has its averages: make a new one for another run"
         )
     strategy.learnt.begin(initial)
+    strategy.driven = True
     _warn_of_state(strategy)
     board = _board(hooks.tensorboard)
     result = BlockResult()
@@ -245,17 +250,15 @@ class _Loop(NamedTuple):
             served = hooks.evaluate(0, initial)
             if served is not None:
                 result.evaluate_metrics_serverapp[0] = served
-        since = None
+        tries, since = 0, 0
         while done < rounds:
             this = _one(strategy, self.grid, done + 1, self.timeout, hooks, last=done + 1 == rounds)
-            self._finish(this, rounds)
             done += this.counts
-            since = this.instant if this.counts or since is None else since
-            if this.instant - since > PATIENCE * strategy.schedule.period:
-                log(ERROR, "nobody has taken part for %d cycles: the run ends after round %d", PATIENCE, done)
-                break
-            if not this.counts:
-                rest(self.grid, strategy.selection.patience)
+            tries = 0 if this.counts else tries + 1
+            since = this.instant if tries <= 1 else since
+            self._finish(this, rounds, tries)
+            if tries:
+                self._wait(this, tries, since)
         result.arrays = strategy.main().record
         log(INFO, "Finished: %s", lost(strategy.total))
         if not strategy.total.get("moved"):
@@ -266,8 +269,21 @@ class _Loop(NamedTuple):
             )
         return result
 
-    def _finish(self, this: Round, rounds: int) -> None:
-        """Count, keep and tell of a round."""
+    def _wait(self, this: Round, tries: int, since: int) -> None:
+        """Nobody took part: try again later, or give up."""
+        period = self.strategy.schedule.period
+        # Devices of this process do not come by waiting, if the clock does not move either.
+        stuck = is_simulated(self.grid) and tries >= STUCK and this.instant - since < period // 100
+        if stuck or this.instant - since > PATIENCE * period:
+            raise TimeoutError(
+                f"nobody has taken part in round {this.number} in {tries} tries"
+                + (f": {this.note}" if this.note else "")
+                + ". A run with a checkpoint goes on from here when it is started again"
+            )
+        rest(self.grid, self.strategy.selection.patience)
+
+    def _finish(self, this: Round, rounds: int, tries: int) -> None:
+        """Count, keep and tell of a round; of many tries of one in a row, only of some."""
         strategy = self.strategy
         label = strategy.schedule.labels[this.block]
         if this.counts:
@@ -285,7 +301,7 @@ class _Loop(NamedTuple):
                 for name, value in told.get(part, {}).items():
                     if isinstance(value, int | float):
                         self.board.add_scalar(f"{part}/{label}/{name}", value, this.number)
-        if self.keeper is not None:
+        if self.keeper is not None and (tries <= SOME or tries % MANY == 0):
             self.keeper.keep(strategy, this)
         if self.hooks.on_round is not None:
             self.hooks.on_round(this)

@@ -201,6 +201,11 @@ def present(grid: Grid, least: int, patience: float) -> list[int]:
     return there
 
 
+def is_simulated(grid: Grid) -> bool:
+    """Whether time passes on a grid as its devices have it, and not really."""
+    return hasattr(grid, "pace")
+
+
 def rest(grid: Grid, seconds: float) -> None:
     """Let time pass."""
     pace: Pace = getattr(grid, "pace", REAL)

@@ -28,7 +28,7 @@ from semicyclic.adapters.flower.inside import Inside, Spoilt
 from semicyclic.adapters.flower.learnt import Learnt, first_bets
 from semicyclic.adapters.flower.memory import classes
 from semicyclic.adapters.flower.models import BlockModels
-from semicyclic.adapters.flower.rounds import BlockResult, Hooks, Round, lost, run_rounds
+from semicyclic.adapters.flower.rounds import BlockResult, Hooks, Round, lost, run_rounds, tally
 from semicyclic.adapters.flower.screening import Rejected, Screen
 from semicyclic.adapters.flower.selection import Directory, Selection, present
 from semicyclic.adapters.flower.trials import EVALUATORS, Trials, is_trial, keys_of
@@ -96,6 +96,7 @@ class Pluralistic(Strategy):
         if not isinstance(inner, Strategy):
             raise TypeError(f"inner={inner!r}: give a strategy of flwr.serverapp.strategy")
         private = "DifferentialPrivacy" in classes(inner)
+        stated = chains is not None
         if chains is None:
             chains = Chains.SHARED if private or per_block or evaluators == 0 else Chains.SPLIT
         if not isinstance(chains, Chains):
@@ -119,21 +120,31 @@ class Pluralistic(Strategy):
         self.seed = seed
         self.draws = int(np.random.SeedSequence().entropy) if seed is None else seed  # type: ignore[arg-type]
         names = chains.names(schedule.blocks)
+        try:
+            copies = [deepcopy(inner) for _ in names[1:]]
+        except Exception as error:
+            what = f"{classes(inner)} cannot be copied ({error}), and every chain needs one of its own"
+            if stated:
+                raise TypeError(f"{what}: use chains=Chains.SHARED") from error
+            log(WARNING, "%s: there is one chain only, Chains.SHARED", what)
+            chains, copies = Chains.SHARED, []
+            names = chains.names(schedule.blocks)
+        self.chains = chains
         # Each chain has the server's own state, such as momentum, for itself.
-        each = [inner, *(deepcopy(inner) for _ in names[1:])]
+        each = [inner, *copies]
         self.inside = {name: Inside(one, name, seed) for name, one in zip(names, each, strict=True)}
         bets = first_bets(hedge, schedule.blocks) if chains.is_hedged else None
         self.learnt = Learnt(schedule, chains, tail, bets, per_block=per_block, storage=storage)
         self.trials = Trials(schedule, evaluators, (evaluation_loss, weight), self.draws)
         # How often the clock was asked: rounds in which nobody took part count here only.
         self.ticks = 0
-        # Whether clients have reported losses of their own rows; how many rounds of them in a row have
         # failed.
-        self.reporting, self.unanswered = False, 0
         self.directory = Directory(schedule.blocks)
         self.known: dict[bool, object] = {}
         self.total: dict[str, Any] = {}
         self._round: Round | None = None
+        # Whether `start` runs the rounds, and not Flower's own loop.
+        self.driven = False
 
     def __repr__(self) -> str:
         inner, rounds = classes(self.inner), self.total.get("rounds", 0)
@@ -188,7 +199,7 @@ class Pluralistic(Strategy):
         names = [name for _, name in self.chains.moving(block)]
         if self.chains is not Chains.SPLIT:
             return dict.fromkeys(names, nodes)
-        if not self.trials.reporting:
+        if not self.trials.reports(block):
             return {SHARED: nodes}
         own = str(block)
         if not self.learnt.has_own(block):
@@ -261,6 +272,9 @@ class Pluralistic(Strategy):
         this = self._round
         if this is None:
             return None
+        if not self.driven:
+            this.came = this.used
+            tally(self.total, this)
         mine: list[Message] = []
         candidates: list[Message] = []
         for reply in replies:

@@ -6,11 +6,15 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
+from semicyclic.adapters.flower.among import least_nodes
 from semicyclic.adapters.flower.clock import Clock
+
+# After so many rounds of the clock with too few devices there is no hope.
+TRIES = 10_000
 
 
 class Timed(Strategy):
-    """`inner` as it is, and a clock that moves on with every round.
+    """`inner` as it is, and a clock that moves on with every round, and on where too few devices are there.
 
     Without it a simulated clock stands still: nobody asks it for the time, and the devices of one hour are
     there in all rounds.
@@ -18,6 +22,7 @@ class Timed(Strategy):
 
     def __init__(self, inner: Strategy, clock: Clock) -> None:
         self.inner, self.clock = inner, clock
+        self.ticks = 0
 
     def summary(self) -> None:
         """What `inner` logs."""
@@ -27,8 +32,16 @@ class Timed(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Let the round begin, by the clock and by `inner`."""
-        self.clock.now(server_round)
-        return self.inner.configure_train(server_round, arrays, config, grid)
+        for _ in range(TRIES):
+            self.ticks += 1
+            self.clock.now(self.ticks)
+            nodes = list(grid.get_node_ids())
+            if len(nodes) >= least_nodes(self.inner):
+                return self.inner.configure_train(server_round, arrays, config, grid)
+        raise TimeoutError(
+            f"round {server_round}: {type(self.inner).__name__} waits for {least_nodes(self.inner)} nodes, "
+            f"and in {TRIES} tries there were fewer"
+        )
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

@@ -51,20 +51,23 @@ class Trials:
     """Evaluations of candidates by clients.
 
     count: how many clients of a round evaluate. names: of the metrics with the loss (None for any of LOSSES)
-    and with the number of examples. reporting: whether a loss was ever reported. unanswered: for how many
-    rounds in a row none was.
+    and with the number of examples. reporting: whether a loss was ever reported. unanswered: by block, for
+    how many rounds in a row none was.
     """
 
     def __init__(self, schedule: Schedule, count: int, names: tuple[str | None, str], draws: int) -> None:
         self.schedule, self.count, self.names, self.draws = schedule, count, names, draws
         self.evidence = Evidence(schedule.blocks)
-        self.reporting, self.unanswered = False, 0
+        self.reporting = False
+        self.unanswered = [0] * schedule.blocks
 
     def messages(self, this: Round, learnt: Learnt, config: Mapping[str, Any], keys: Keys) -> list[Message]:
         """Messages to some nodes of a round: evaluate models that could be deployed in its block."""
         # Those that have replied to training in time will reply again.
         count = min(self.count, len(this.replied))
-        if not count or self.unanswered >= TRIES or not this.moved:
+        if not count or not this.moved:
+            return []
+        if self.unanswered[this.block] >= TRIES and not (self.reporting and this.began):
             return []
         models = self._models(this, learnt)
         rng = np.random.default_rng([self.draws, this.tick, 2])
@@ -118,7 +121,7 @@ class Trials:
         if not reports:
             self._complain(this, *replies)
             return False
-        self.reporting, self.unanswered = True, 0
+        self.reporting, self.unanswered[this.block] = True, 0
         labels = list(dict.fromkeys(label for _, label, _, _ in reports))
         pair = [f"{IN_FORCE}/{chain}" for _, chain in learnt.chains.moving(this.block)]
         if learnt.bets is not None and learnt.chains is Chains.SPLIT:
@@ -146,24 +149,34 @@ class Trials:
         label = reply.metadata.group_id.partition(MARK)[2]
         return [(name(reply.metadata.src_node_id), label, float(loss), float(examples))]
 
+    def reports(self, block: int) -> bool:
+        """Whether clients of a block can be expected to report losses."""
+        return self.reporting and self.unanswered[block] < TRIES
+
     def _complain(self, this: Round, good: Sequence[Message], rejected: Sequence[Rejected]) -> None:
-        """Nobody has reported a loss: say so once, and do not ask for ever."""
-        self.unanswered += 1
-        if self.unanswered != TRIES or self.reporting:
+        """Nobody has reported a loss: say so once for a block, and do not ask for ever."""
+        self.unanswered[this.block] += 1
+        if not self.reporting:
+            # Nobody ever has: one warning, and no questions in other blocks.
+            self.unanswered = [self.unanswered[this.block]] * len(self.unanswered)
+        if self.unanswered[this.block] != TRIES:
             return
         reason = rejected[0].sentence if rejected else f"their metrics are {sorted(_metrics(good[0]))}"
         log(
             WARNING,
-            "round %d: no client reports a loss on rows of its own (%s), so there is no evidence for best(): "
-            "give the ClientApp an @app.evaluate() that reports %r, or set evaluators=0",
+            "round %d, block %s: no client reports a loss on rows of its own (%s), so there is no evidence "
+            "for best() here. All clients train the shared chain, whose mean may be another block's model if "
+            "the strategy carries momentum. Give the ClientApp an @app.evaluate() that reports %r, or set "
+            "evaluators=0",
             this.number,
+            self.schedule.labels[this.block],
             reason,
             self.names[0] or LOSSES[0],
         )
 
     def best(self, learnt: Learnt) -> BlockModels:
         """For each block the candidate with the least loss by what was reported."""
-        kinds, labels = learnt.chains.kinds, self.schedule.labels
+        kinds, labels, layout = learnt.chains.kinds, self.schedule.labels, learnt.layout
         chosen: list[Candidate] = []
         silent, swapped = [], []
         for block in range(self.schedule.blocks):
@@ -171,17 +184,17 @@ class Trials:
             if pick is None:
                 silent.append(labels[block])
                 # Nothing is known: what a hedge has found, or else what cannot be another block's model.
-                hedged = kinds[-1] == "hedged" and learnt.averages["hedged"].mean(block) is not None
+                hedged = learnt.bets is not None and learnt.bets.steps[block] > 0
                 pick = Candidate("hedged", "mean", block) if hedged else Candidate(kinds[0], "all", 0)
+                silent[-1] += " (the hedge's mean)" if hedged else " (the mean of all rounds)"
             elif self.evidence.foreign(block) is not None:
                 swapped.append(labels[block])
             chosen.append(pick)
         if silent:
             log(
                 WARNING,
-                "best(): no client has reported losses of candidates in block(s) %s: they have %s",
+                "best(): no client has reported losses of candidates in block(s) %s",
                 ", ".join(silent),
-                "the hedge's mean" if kinds[-1] == "hedged" else "the mean of all rounds",
             )
         if swapped:
             log(
@@ -191,7 +204,11 @@ class Trials:
                 ", ".join(swapped),
             )
         models = tuple(learnt.model_of(pick) for pick in chosen)
-        return BlockModels(self.schedule, models, (), "best", tuple(map(str, chosen)))
+        means = learnt.averages[kinds[0]].means()
+        unvisited = [mean is None and not learnt.has_own(block) for block, mean in enumerate(means)]
+        fallback = tuple(block for block, never in enumerate(unvisited) if never)
+        assert all(len(model) == len(layout.names) for model in models)
+        return BlockModels(self.schedule, models, fallback, "best", tuple(map(str, chosen)))
 
     def table(self) -> list[dict[str, Any]]:
         """All candidates that were measured, by block, best first."""

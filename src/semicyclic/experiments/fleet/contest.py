@@ -36,6 +36,7 @@ APPROACHES = {
 }
 # What can be had without a model for each block, or by copying one.
 BASELINES = ("fedavg_last", "fedavg_average", "fedavg_block_last", "fedavg_block_before")
+NOBODY = "no round had a reply in time: give a longer --deadline, or another --availability"
 # Step sizes that every approach chooses from, in parts of the largest.
 GRID = (1.0, 0.32, 0.1, 0.032)
 MEMBERSHIPS = {
@@ -144,9 +145,7 @@ def play(settings: Settings, out: Path | None, tell: Tell) -> Outcome:
     )
     for each in (both, split, ideal):
         if not each.participation.any():
-            raise ValueError(
-                "no round had a reply in time: give a longer --deadline, or another --availability"
-            )
+            raise ValueError(NOBODY)
     told = result.evaluate_metrics_serverapp
     over = {key: np.stack([np.array(each[key]) for _, each in sorted(told.items())]) for key in days.KEYS}
     models, best = both.models(of="shared"), split.best()
@@ -218,15 +217,18 @@ def _run(
     uniform: bool = False,
 ) -> Result:
     grid = fleet_grid(world, clock, uniform=uniform)
-    return run(
-        strategy,
-        grid,
-        world,
-        world.rounds,
-        checkpoint=checkpoint,
-        measure=measure,
-        on_round=lambda this: tell(this.number / world.rounds),
-    )
+    try:
+        return run(
+            strategy,
+            grid,
+            world,
+            world.rounds,
+            checkpoint=checkpoint,
+            measure=measure,
+            on_round=lambda this: tell(this.number / world.rounds),
+        )
+    except TimeoutError:
+        raise ValueError(NOBODY) from None
 
 
 def contest(
