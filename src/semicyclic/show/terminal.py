@@ -25,9 +25,14 @@ def progress(console: Console) -> Iterator[Tell]:
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         # What has not begun, or comes from a pipe, is of unknown length.
         task = bar.add_task("starting", total=None)
-        yield lambda done, what: bar.update(
-            task, total=1.0 if done > 0 else None, completed=done, description=what
-        )
+
+        def tell(done: float, what: str) -> None:
+            # A new stage is shown at once, however short it is.
+            new = what != bar.tasks[0].description
+            total = 1.0 if done > 0 else None
+            bar.update(task, total=total, completed=done, description=what, refresh=new)
+
+        yield tell
 
 
 def reproduction(results: Results) -> Table:
