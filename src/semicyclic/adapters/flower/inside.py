@@ -40,12 +40,15 @@ class Inside:
         check_enough(self.strategy, grid.nodes, "min_train_nodes")
         with self._sampling(2 * number):
             messages = list(self.strategy.configure_train(self.rounds + 1, sent, config, grid))
+        contents = {id(message.content): message.content for message in messages}
+        for content in contents.values():
+            # Often one for all messages.
+            for told in content.config_records.values():
+                if "server-round" in told:
+                    told["server-round"] = number
         for message in messages:
             # Flower's nodes log this as the round.
             message.metadata.group_id = f"{number}/{self.name}"
-            for told in message.content.config_records.values():
-                if "server-round" in told:
-                    told["server-round"] = number
         return messages
 
     def configure_evaluate(
