@@ -532,8 +532,9 @@ def test_a_pickled_trace_is_named_with_how_to_convert_it(tmp_path: Path) -> None
     done = command(*WORDS, "--availability", str(path), "--out", str(tmp_path / "out"))
     assert done.returncode == 1
     assert "a pickle, as FedScale's client_behave_trace" in done.stderr
-    advice = " ".join(done.stderr.split())
-    code = advice.partition('python -c "')[2].partition('"')[0]
+    assert "docs/federated.md" in " ".join(done.stderr.split())
+    page = (Path(__file__).parents[1] / "docs" / "federated.md").read_text()
+    code = page.partition('python -c "')[2].partition('"')[0]
     subprocess.run([sys.executable, "-c", code, str(path)], cwd=tmp_path, check=True)
     found = available.traced(tmp_path / "trace.json", np.array([2.0]), "UTC", np.random.default_rng(0))
     assert found.table.mean() == 0.5

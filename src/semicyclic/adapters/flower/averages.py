@@ -230,19 +230,20 @@ class Averages:
                 f"cycles={cycles}: the means of the last {self.tail} cycles of each block are kept; "
                 "ask for more of them beforehand with tail="
             )
-        found: list[Mean | None] = []
-        for block, parts in enumerate(self.recent):
-            opened = self._open_in(block)
-            by_cycle = [(part.cycle, part.mean) for part in parts]
-            if opened is not None and self.place is not None:
-                by_cycle.append((self.place[0], opened))
-            last = sorted({cycle for cycle, _ in by_cycle})[-cycles:]
-            whole: Mean | None = None
-            for cycle, mean in by_cycle:
-                if cycle in last:
-                    whole = merged(whole, mean)
-            found.append(whole)
-        return found
+        return [self.tail_mean(block, cycles) for block in range(len(self.recent))]
+
+    def tail_mean(self, block: int, cycles: int) -> Mean | None:
+        """The mean of one block over its own last `cycles` cycles."""
+        opened = self._open_in(block)
+        by_cycle = [(part.cycle, part.mean) for part in self.recent[block]]
+        if opened is not None and self.place is not None:
+            by_cycle.append((self.place[0], opened))
+        last = sorted({cycle for cycle, _ in by_cycle})[-cycles:]
+        whole: Mean | None = None
+        for cycle, mean in by_cycle:
+            if cycle in last:
+                whole = merged(whole, mean)
+        return whole
 
     def _open_in(self, block: int) -> Mean | None:
         """The open visit's mean, if it is one of this block; a copy, as the visit goes on."""

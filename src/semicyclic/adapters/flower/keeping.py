@@ -323,7 +323,7 @@ def settings(strategy: "Pluralistic") -> dict[str, Any]:
     return {
         "schedule": strategy.schedule.to_json(),
         "chains": strategy.chains.name,
-        "strategy": classes(next(iter(strategy.inside.values())).strategy),
+        "strategy": classes(strategy.inner),
         "hedge": None if strategy.learnt.bets is None else int(strategy.learnt.bets.rule),
         "clock": strategy.clock.told(),
         "tail": strategy.learnt.tail,

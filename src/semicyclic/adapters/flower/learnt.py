@@ -64,7 +64,13 @@ class Learnt:
     @property
     def layout(self) -> Layout:
         """The names, shapes and types of the model."""
-        return self._begun()
+        if self._layout is None:
+            raise ValueError("no round was run yet")
+        return self._layout
+
+    def check_begun(self) -> None:
+        """Raise if there is no model yet."""
+        _ = self.layout
 
     def begin(self, arrays: ArrayRecord) -> None:
         """Take the initial model, or the shared one as the loop has it."""
@@ -105,13 +111,17 @@ class Learnt:
         """Whether any round has changed a model."""
         return any(averages.place is not None for averages in self.averages.values())
 
+    def has_visited(self, block: int) -> bool:
+        """Whether any chain has made a step in a block."""
+        return any(lasts[block] is not None for lasts in self.last.values())
+
     def has_own(self, block: int) -> bool:
         """Whether a block's own chain has made a step."""
         return "own" in self.last and self.last["own"][block] is not None
 
     def main(self) -> Model:
         """The model of the chain that the latest round has moved; the shared one if there is one."""
-        self._begun()
+        self.check_begun()
         return self.current[SHARED] if SHARED in self.current else self.current[str(self.block)]
 
     def step(
@@ -185,10 +195,10 @@ class Learnt:
         own = [*(each for each in own if each != reference), Candidate(first, "all", 0)]
         others = [j for j in range(self.schedule.blocks) if j != block]
         foreign = [Candidate(first, word, j) for word in ("last", "mean", "tail") for j in others]
-        own, foreign = ([each for each in some if self._frozen(each)] for some in (own, foreign))
+        own, foreign = ([each for each in some if self.has_frozen(each)] for some in (own, foreign))
         return reference, own, foreign
 
-    def _frozen(self, candidate: Candidate) -> bool:
+    def has_frozen(self, candidate: Candidate) -> bool:
         """Whether there was such a model when the visit began."""
         frozen, (chain, word, block) = self.frozen, candidate
         if frozen is None:
@@ -199,11 +209,10 @@ class Learnt:
             return chain in frozen.last and frozen.last[chain][block] is not None
         return bool(frozen.recent[chain][block]) if word == "tail" else frozen.total[chain][block] is not None
 
-    def frozen_model(self, candidate: Candidate) -> dict[str, NDArray] | None:
-        """A candidate as the visit began with it; None if there was none."""
+    def frozen_model(self, candidate: Candidate) -> dict[str, NDArray]:
+        """A candidate as the visit began with it; see `has_frozen`."""
         frozen, (chain, word, block) = self.frozen, candidate
-        if frozen is None or not self._frozen(candidate):
-            return None
+        assert frozen is not None
         if word == "last":
             found = frozen.last[chain][block]
             assert found is not None
@@ -227,7 +236,7 @@ class Learnt:
         averages = self.averages[chain]
         if word == "all":
             return self._made(chain, _all(averages.means()))
-        mean = averages.tails(self.tail)[block] if word == "tail" else averages.mean(block)
+        mean = averages.tail_mean(block, self.tail) if word == "tail" else averages.mean(block)
         if mean is None:
             raise ValueError(NOTHING)
         return self._made(chain, mean)
@@ -286,13 +295,8 @@ class Learnt:
         share, layout = self.bets.share[block], self.averages["hedged"].layout
         return layout.cast(share[0] * shared[name] + share[1] * own[name] for name in layout.names)
 
-    def _begun(self) -> Layout:
-        if self._layout is None:
-            raise ValueError("no round was run yet")
-        return self._layout
-
     def _averages(self, of: str | None) -> Averages:
-        self._begun()
+        self.check_begun()
         return self.averages[self._which(of)]
 
     def _which(self, of: str | None) -> str:

@@ -97,9 +97,8 @@ class Round:
 class BlockResult(Result):
     """Flower's `Result`, and what was measured by block.
 
-    by_block: for each block, the metrics of its latest visit: "train" and "evaluate" as clients report them
-        and
-        the strategy inside sums up, "losses" of candidates; each the mean over the rounds of the visit.
+    by_block: for each block the metrics of its latest visit, each the mean over the rounds of the visit:
+        "train" and "evaluate" as the inner strategy aggregates them, and "losses" of candidates.
     evaluate_metrics_models: what `evaluate_models` has returned, by round.
     """
 
@@ -179,7 +178,7 @@ def run_rounds(
     try:
         done = 0
         if keeper is not None:
-            for name in unkept(next(iter(strategy.inside.values())).strategy):
+            for name in unkept(strategy.inner):
                 log(
                     WARNING,
                     "%s of the strategy inside cannot be kept: a run that goes on begins with a new one",
@@ -197,15 +196,14 @@ def run_rounds(
 
 def _warn_of_state(strategy: "Pluralistic") -> None:
     """Theorem 3 is about plain steps: momentum carries the model of one block into the next."""
-    inner = next(iter(strategy.inside.values())).strategy
-    if strategy.chains is not Chains.SHARED or not carries_state(inner):
+    if strategy.chains is not Chains.SHARED or not carries_state(strategy.inner):
         return
     log(
         WARNING,
         "%s carries momentum or adaptive state from block to block, so the shared model lags behind the "
         "clock and the mean of a block may be another block's model: use chains=Chains.SPLIT or SEPARATE, "
         "where each block has state of its own, or deploy best() and not models()",
-        classes(inner),
+        classes(strategy.inner),
     )
 
 
@@ -338,7 +336,12 @@ def _one(
         if served is not None:
             this.metrics["server"] = dict(served)
     new_cycle = before is not None and this.began and before.place[0] != this.cycle
-    if hooks.evaluate_models is not None and (new_cycle or last) and strategy.learnt.has_means:
+    if (
+        hooks.evaluate_models is not None
+        and (new_cycle or last)
+        and this.counts
+        and strategy.learnt.has_means
+    ):
         served = hooks.evaluate_models(number, strategy.best())
         if served is not None:
             this.metrics["models"] = dict(served)

@@ -6,7 +6,7 @@ Clients need not change. On request every block has a chain of its own instead (
 by side and are hedged (Section 6): then clients report the loss of the model they were sent.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from logging import ERROR, INFO, WARNING
 from os import PathLike
@@ -24,6 +24,7 @@ from semicyclic.adapters.flower.averages import Storage
 from semicyclic.adapters.flower.chains import SHARED, Chains, Model
 from semicyclic.adapters.flower.clock import Clock, WallClock
 from semicyclic.adapters.flower.coding import record
+from semicyclic.adapters.flower.evidence import mean_losses
 from semicyclic.adapters.flower.inside import Inside, Spoilt
 from semicyclic.adapters.flower.learnt import Learnt, first_bets
 from semicyclic.adapters.flower.memory import classes
@@ -31,7 +32,7 @@ from semicyclic.adapters.flower.models import BlockModels
 from semicyclic.adapters.flower.rounds import BlockResult, Hooks, Round, lost, run_rounds, tally
 from semicyclic.adapters.flower.screening import Rejected, Screen
 from semicyclic.adapters.flower.selection import Directory, Selection, present
-from semicyclic.adapters.flower.trials import EVALUATORS, Trials, is_trial, keys_of
+from semicyclic.adapters.flower.trials import EVALUATORS, Trials, is_trial, keys_of, metrics_of
 from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.schedule import Schedule
 
@@ -53,16 +54,12 @@ class Pluralistic(Strategy):
     tail: of how many last cycles the means are kept for `tails`; each costs one model of memory a block.
     selection: who takes part; all nodes that are connected, as `inner` samples them, if not given.
     loss: the metric in which clients report the loss of the model they were sent (Chains.HEDGED).
-    evaluators: how many clients of a round evaluate candidates for `best` on rows that they do not train on,
-        by
-        their own `@app.evaluate()`; 0 for none.
-    evaluation_loss: the metric in which they report the loss; the first of LOSSES that there is, if not
-        given.
-    per_block: patterns such as "head.*" of the arrays that each block has for itself. All other arrays, the
-        body,
-        have one mean over all rounds.
-    storage: `Storage(precision="half")` or `Storage(folder=...)` for models too large to be kept for each
-        block.
+    evaluators: how many clients of a round evaluate candidates for `best` with their `@app.evaluate()`, on
+        rows that they do not train on; 0 for none.
+    evaluation_loss: the metric in which they report the loss. Default: the first of LOSSES that is there.
+    per_block: patterns of array names, such as "head.*". Blocks have separate means of these arrays only; all
+        other arrays, the body, have one mean over all rounds.
+    storage: `Storage(precision="half")` or `Storage(folder=...)`, for large models.
     weight, most_examples: the metric that replies are weighted by, and the largest number believed of it.
     largest: the largest value believed in a model; replies with larger ones are left out.
     evaluate_means: send the block's mean so far to federated evaluation, not the current model.
@@ -138,7 +135,6 @@ class Pluralistic(Strategy):
         self.trials = Trials(schedule, evaluators, (evaluation_loss, weight), self.draws)
         # How often the clock was asked: rounds in which nobody took part count here only.
         self.ticks = 0
-        # failed.
         self.directory = Directory(schedule.blocks)
         self.known: dict[bool, object] = {}
         self.total: dict[str, Any] = {}
@@ -316,11 +312,9 @@ class Pluralistic(Strategy):
         matters is put into the folder. A server that was killed and is started again with the same folder
         goes on with the round after the last whole one.
         timeout: seconds for a round, at most; `selection.deadline` is the earlier end if it is shorter.
-        evaluate_fn: is given the current model of the shared chain after every round, as Flower's own loop
-            does.
-        evaluate_models: is given `best()` with a model for every block when a new cycle has begun, and in the
-            last
-            round; what it returns is in the result's `evaluate_metrics_models`.
+        evaluate_fn: called with the current model of the shared chain after every round, as in Flower's loop.
+        evaluate_models: called with `best()` when a new cycle has begun and after the last round. What it
+            returns is in `evaluate_metrics_models` of the result.
         on_round: is told of every round when it is over.
         tensorboard: a folder for TensorBoard scalars: metrics by block, and losses of candidates.
         """
@@ -333,8 +327,9 @@ class Pluralistic(Strategy):
         """For each block the model to deploy: the one with the least loss by what clients have reported.
 
         Candidates are the means, tails and last models of every block, those of the block's own chain and of
-        the hedge where there are any, and the mean of all rounds; `chosen` says which it is. A block of which
-        nothing was reported has the hedged mean, or without a hedge the mean of all rounds, with a warning.
+        the hedge where there are any, and the mean of all rounds; `chosen` says which it is. A block without
+        reports gets the mean of its hedge if that has seen losses, otherwise the mean of all rounds, and a
+        warning.
         """
         return self.trials.best(self.learnt)
 
@@ -348,9 +343,7 @@ class Pluralistic(Strategy):
     def models(self, *, of: str | None = None) -> BlockModels:
         """The mean of each block (Theorem 3).
 
-        of: with Chains.SPLIT and Chains.HEDGED the hedged mixture; "shared" for the means of the shared chain
-            alone,
-            "own" for those of the blocks' own.
+        of: "shared", "own" or "hedged", with Chains.SPLIT and Chains.HEDGED. Default: the hedged mixture.
         """
         return self.learnt.means(of)
 
@@ -431,13 +424,13 @@ class Pluralistic(Strategy):
 
     def _losses(self, shared: Sequence[Message], own: Sequence[Message]) -> NDArray | None:
         """The mean losses of both models on the nodes that have reported both."""
-        told = [{each.metadata.src_node_id: _metrics(each) for each in some} for some in (shared, own)]
-        nodes = [node for node in told[0] if node in told[1]]
-        if not nodes:
-            return None
-        weights = np.array([told[0][node][self.weight] for node in nodes], np.float64)
-        table = np.array([[each[node][self.loss] for each in told] for node in nodes], np.float64)
-        return np.asarray(weights @ table / weights.sum())
+        reports = []
+        for name, replies in (("shared", shared), ("own", own)):
+            for reply in replies:
+                metrics = metrics_of(reply)
+                reports.append((reply.metadata.src_node_id, name, metrics[self.loss], metrics[self.weight]))
+        means = mean_losses(reports, ["shared", "own"])
+        return None if means is None else np.array([means["shared"], means["own"]])
 
     def _screen(self) -> Screen:
         loss = self.loss if self.chains is Chains.HEDGED else None
@@ -479,7 +472,3 @@ def check_settings(
 def _stray(reply: Message) -> Rejected:
     words = str(reply.error.reason) if reply.has_error() else "it replies to no chain of this round"
     return Rejected(reply.metadata.src_node_id, "failed" if reply.has_error() else "names", words)
-
-
-def _metrics(reply: Message) -> Mapping[str, Any]:
-    return next(iter(reply.content.metric_records.values()))

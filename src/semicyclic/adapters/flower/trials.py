@@ -92,7 +92,7 @@ class Trials:
         if learnt.chains is Chains.SPLIT and learnt.has_own(this.block):
             models = {f"{IN_FORCE}/{name}": model.record for name, model in this.in_force.items()}
         reference, own, foreign = learnt.candidates(this.block)
-        if learnt.frozen_model(reference) is None:
+        if not learnt.has_frozen(reference):
             if not self.reporting and not models:
                 # Too early for candidates: find out whether clients report losses at all.
                 models[f"{IN_FORCE}/{this.moved[0]}"] = learnt.current[this.moved[0]].record
@@ -101,9 +101,7 @@ class Trials:
         if best in foreign:
             own = [*own, best]
         for each in [reference, *self.evidence.next(this.block, (own, foreign))]:
-            model = learnt.frozen_model(each)
-            if model is not None:
-                models[str(each)] = record(model)
+            models[str(each)] = record(learnt.frozen_model(each))
         return models
 
     def learn(
@@ -141,7 +139,7 @@ class Trials:
 
     def _reports(self, reply: Message, name: Callable[[int], int]) -> list[tuple[int, str, float, float]]:
         """(client, model, loss, number of examples), if the reply has a loss."""
-        metrics = _metrics(reply)
+        metrics = metrics_of(reply)
         key = self.names[0] or next((each for each in LOSSES if each in metrics), "")
         loss, examples = metrics.get(key), metrics.get(self.names[1])
         if not isinstance(loss, int | float) or not isinstance(examples, int | float) or abs(loss) > WORST:
@@ -161,7 +159,7 @@ class Trials:
             self.unanswered = [self.unanswered[this.block]] * len(self.unanswered)
         if self.unanswered[this.block] != TRIES:
             return
-        reason = rejected[0].sentence if rejected else f"their metrics are {sorted(_metrics(good[0]))}"
+        reason = rejected[0].sentence if rejected else f"their metrics are {sorted(metrics_of(good[0]))}"
         log(
             WARNING,
             "round %d, block %s: no client reports a loss on rows of its own (%s), so there is no evidence "
@@ -176,7 +174,8 @@ class Trials:
 
     def best(self, learnt: Learnt) -> BlockModels:
         """For each block the candidate with the least loss by what was reported."""
-        kinds, labels, layout = learnt.chains.kinds, self.schedule.labels, learnt.layout
+        learnt.check_begun()
+        kinds, labels = learnt.chains.kinds, self.schedule.labels
         chosen: list[Candidate] = []
         silent, swapped = [], []
         for block in range(self.schedule.blocks):
@@ -203,12 +202,11 @@ class Trials:
                 "mean: the shared model lags behind the clock, or blocks are alike",
                 ", ".join(swapped),
             )
-        models = tuple(learnt.model_of(pick) for pick in chosen)
-        means = learnt.averages[kinds[0]].means()
-        unvisited = [mean is None and not learnt.has_own(block) for block, mean in enumerate(means)]
-        fallback = tuple(block for block, never in enumerate(unvisited) if never)
-        assert all(len(model) == len(layout.names) for model in models)
-        return BlockModels(self.schedule, models, fallback, "best", tuple(map(str, chosen)))
+        # Several blocks may have the same model.
+        models = {pick: learnt.model_of(pick) for pick in set(chosen)}
+        fallback = tuple(block for block in range(self.schedule.blocks) if not learnt.has_visited(block))
+        found = tuple(models[pick] for pick in chosen)
+        return BlockModels(self.schedule, found, fallback, "best", tuple(map(str, chosen)))
 
     def table(self) -> list[dict[str, Any]]:
         """All candidates that were measured, by block, best first."""
@@ -234,5 +232,6 @@ class Trials:
         self.evidence.restore(held)
 
 
-def _metrics(reply: Message) -> Mapping[str, Any]:
+def metrics_of(reply: Message) -> Mapping[str, Any]:
+    """The metrics of a reply that has one record of them."""
     return next(iter(reply.content.metric_records.values()))

@@ -101,13 +101,9 @@ def traced(path: Path, home: Array, zone: str, rng: np.random.Generator) -> Avai
         with open(path, "rb") as file:
             is_pickle = file.read(1) == b"\x80"
         if is_pickle:
-            words = (
-                "import json, pickle, sys; "
-                "json.dump(pickle.load(open(sys.argv[1], 'rb')), open('trace.json', 'w'))"
-            )
             raise ValueError(
-                f"{path}: a pickle, as FedScale's client_behave_trace, and reading one can run any code. If "
-                f'you trust it, convert it: python -c "{words}" {path}; then name trace.json'
+                f"{path}: a pickle, as FedScale's client_behave_trace, and reading one can run any code: "
+                "convert it to JSON first, as docs/federated.md shows under 'Traces'"
             )
     phones = _npz(path) if path.suffix == ".npz" else _json(path)
     chosen = rng.integers(0, phones.shape[1], len(home))
