@@ -84,7 +84,7 @@ def federate(
     if repetitions < 1:
         raise ValueError(f"--repetitions {repetitions}: must be at least 1")
     settings, steps = _settings(told)
-    from semicyclic.experiments.fleet.contest import contest
+    from semicyclic.experiments.fleet.contest import NoReplies, contest
     from semicyclic.experiments.reproduce import versions
     from semicyclic.show import fleet as show
     from semicyclic.show import terminal
@@ -105,9 +105,13 @@ def federate(
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped; the same command goes on from here") from None
-        except ValueError:
+        except ValueError as error:
             if not any(state.glob("**/rounds.jsonl")):
                 shutil.rmtree(state)
+            if isinstance(error, NoReplies):
+                raise ValueError(
+                    "no round had a reply in time: give a longer --deadline, or another --availability"
+                ) from None
             raise
         tell(0.98, "drawing")
         models.save(out / "models.safetensors")

@@ -99,7 +99,7 @@ class Storage:
     """Where and how precisely the means of blocks are kept.
 
     precision: "full" for that of the model, at least single; "half" for half precision in the means of recent
-        cycles (three digits). Means of all rounds are always full, as they are added to for ever.
+        cycles (three digits). Means of all rounds are always full, because every visit adds to them.
     folder: means are kept in a file in this folder, mapped into memory, and not in memory itself.
     """
 

@@ -149,10 +149,10 @@ def mean_losses(
     No client decides alone: counts of examples and losses far from the others' are cut.
     reports: (client, model, loss, number of examples).
     """
-    told: dict[int, dict[str, tuple[float, float]]] = {}
+    by_client: dict[int, dict[str, tuple[float, float]]] = {}
     for client, name, loss, examples in reports:
-        told.setdefault(client, {})[name] = (loss, examples)
-    complete = [each for each in told.values() if all(name in each for name in wanted)]
+        by_client.setdefault(client, {})[name] = (loss, examples)
+    complete = [each for each in by_client.values() if all(name in each for name in wanted)]
     if not complete:
         return None
     counts = [each[wanted[0]][1] for each in complete]

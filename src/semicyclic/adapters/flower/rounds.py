@@ -26,11 +26,11 @@ Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 EvaluateModels = Callable[[int, BlockModels], MetricRecord | None]
 # Flower's codes for messages and nodes that are not there any more.
 GONE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
-# A run ends if nobody takes part for so many cycles of its clock.
+# Cycles of the clock without a participant after which a run gives up.
 PATIENCE = 8
-# In this process, also after so many tries during which the clock has hardly moved.
+# In-process grids: number of tries after which a run gives up if the clock has hardly moved.
 STUCK = 50
-# The first tries of a round in which nobody takes part are kept, and then one in so many.
+# Tries of a round without participants that are checkpointed: the first SOME, then one in MANY.
 SOME, MANY = 5, 100
 
 
@@ -38,8 +38,8 @@ SOME, MANY = 5, 100
 class Round:
     """What happened in a round.
 
-    tick: how often the clock had been asked by then; rounds in which nobody took part have no number of their
-        own.
+    tick: how often the clock had been asked by then. It also counts rounds without participants, which are
+        repeated under the same number.
     nodes: whom it chose; replied: those whose replies were used, and used: how many. asked: to how many
         something was sent; came: how many replied.
     rejected: replies that were not used, by reason. moved: the chains that made a step.
@@ -232,7 +232,7 @@ class _Loop(NamedTuple):
     board: Any
 
     def run(self, initial: ArrayRecord, done: int, rounds: int) -> BlockResult:
-        """The rounds that are left to do. Rounds in which nobody takes part do not count."""
+        """The rounds that are left to do. A round without participants is repeated."""
         strategy, hooks, result = self.strategy, self.hooks, self.result
         if done >= rounds:
             log(
@@ -268,13 +268,13 @@ class _Loop(NamedTuple):
         return result
 
     def _wait(self, this: Round, tries: int, since: int) -> None:
-        """Nobody took part: try again later, or give up."""
+        """Wait before a round without participants is repeated, or give up."""
         period = self.strategy.schedule.period
         # Devices of this process do not come by waiting, if the clock does not move either.
         stuck = is_simulated(self.grid) and tries >= STUCK and this.instant - since < period // 100
         if stuck or this.instant - since > PATIENCE * period:
             raise TimeoutError(
-                f"nobody has taken part in round {this.number} in {tries} tries"
+                f"no client took part in round {this.number} in {tries} tries"
                 + (f": {this.note}" if this.note else "")
                 + ". A run with a checkpoint goes on from here when it is started again"
             )
@@ -288,7 +288,7 @@ class _Loop(NamedTuple):
             words = "[ROUND %d/%d] block %s: %d asked, %d used"
             log(INFO, words, this.number, rounds, label, this.asked, this.used)
         else:
-            words = "block %s: nobody took part (%d asked); round %d of %d is tried again"
+            words = "block %s: no client took part (%d asked); round %d of %d is repeated"
             log(WARNING, words, label, this.asked, this.number, rounds)
         tally(strategy.total, this)
         told = this.told()
@@ -315,7 +315,7 @@ def _one(
     messages = strategy.configure_train(number, strategy.main().record, config, grid)
     this = strategy.this_round()
     if wanted is not None and strategy.chains is Chains.SPLIT:
-        # So many of both chains together.
+        # `wanted` is the number of replies of both chains together.
         wanted = -(-wanted // max(len({message.metadata.group_id for message in messages}), 1))
     replies = [reply for reply in gather(grid, messages, wanted, deadline) if not _gone(reply)]
     came = {reply.metadata.src_node_id for reply in replies if not reply.has_error()}
@@ -371,8 +371,8 @@ def tally(total: dict[str, Any], this: Round) -> None:
 def lost(total: dict[str, Any]) -> dict[str, Any]:
     """What a run has lost, by a name for each way.
 
-    Rounds without a step; rounds in which nobody took part, which are tried again and not counted; nodes that
-    were asked and whose reply did not come, or not before the round had enough of them; nodes that answered
+    Rounds without a step; rounds without participants, which are repeated and not counted; nodes that were
+    asked and whose reply did not come, or not before the round had enough of them; nodes that answered
     with a failure; replies that were not used, to evaluation included.
     """
     return {

@@ -133,7 +133,7 @@ class Pluralistic(Strategy):
         bets = first_bets(hedge, schedule.blocks) if chains.is_hedged else None
         self.learnt = Learnt(schedule, chains, tail, bets, per_block=per_block, storage=storage)
         self.trials = Trials(schedule, evaluators, (evaluation_loss, weight), self.draws)
-        # How often the clock was asked: rounds in which nobody took part count here only.
+        # How often the clock was asked, rounds without participants included.
         self.ticks = 0
         self.directory = Directory(schedule.blocks)
         self.known: dict[bool, object] = {}
@@ -308,7 +308,7 @@ class Pluralistic(Strategy):
     ) -> BlockResult:
         """Run the rounds, as Flower's own loop does; with `checkpoint`, a folder, from where it stopped.
 
-        Rounds in which nobody takes part do not count: they are tried again. After every round all that
+        A round without participants does not count: it is repeated. After every round all that
         matters is put into the folder. A server that was killed and is started again with the same folder
         goes on with the round after the last whole one.
         timeout: seconds for a round, at most; `selection.deadline` is the earlier end if it is shorter.

@@ -9,15 +9,15 @@ from flwr.serverapp.strategy import Strategy
 from semicyclic.adapters.flower.among import least_nodes
 from semicyclic.adapters.flower.clock import Clock
 
-# After so many rounds of the clock with too few devices there is no hope.
+# Number of rounds with too few devices after which a run gives up.
 TRIES = 10_000
 
 
 class Timed(Strategy):
     """`inner` as it is, and a clock that moves on with every round, and on where too few devices are there.
 
-    Without it a simulated clock stands still: nobody asks it for the time, and the devices of one hour are
-    there in all rounds.
+    A simulated clock only moves when a strategy asks it for the time, which Flower's strategies do not do:
+    without this wrapper all rounds take place in the same hour.
     """
 
     def __init__(self, inner: Strategy, clock: Clock) -> None:

@@ -23,7 +23,7 @@ from semicyclic.method.schedule import Schedule
 # The names of metrics in which clients usually report a loss on rows of their own.
 LOSSES = ("eval_loss", "eval-loss", "val_loss", "test_loss", "loss")
 EVALUATORS = 10
-# After so many rounds without any report, clients are not asked any more.
+# Number of rounds without any report after which the clients of a block are not asked in every round.
 TRIES = 3
 # How messages that evaluate a candidate are marked: what follows in their group names the model.
 MARK, IN_FORCE = "/candidate/", "in-force"
@@ -74,9 +74,9 @@ class Trials:
         nodes = [this.replied[k] for k in np.sort(rng.permutation(len(this.replied))[:count])]
         messages = []
         for label, arrays in models.items():
-            told = ConfigRecord({**config, "cycle": this.cycle, "block": this.block, "candidate": label})
-            told["server-round"] = this.number
-            content = RecordDict({keys.arrays: arrays, keys.config: told})
+            settings = ConfigRecord({**config, "cycle": this.cycle, "block": this.block, "candidate": label})
+            settings["server-round"] = this.number
+            content = RecordDict({keys.arrays: arrays, keys.config: settings})
             group = f"{this.number}{MARK}{label}"
             messages += [Message(content, node, MessageType.EVALUATE, group_id=group) for node in nodes]
         return messages
@@ -152,10 +152,10 @@ class Trials:
         return self.reporting and self.unanswered[block] < TRIES
 
     def _complain(self, this: Round, good: Sequence[Message], rejected: Sequence[Rejected]) -> None:
-        """Nobody has reported a loss: say so once for a block, and do not ask for ever."""
+        """Count a round without reports; warn once per block."""
         self.unanswered[this.block] += 1
         if not self.reporting:
-            # Nobody ever has: one warning, and no questions in other blocks.
+            # No client ever has: one warning for all blocks.
             self.unanswered = [self.unanswered[this.block]] * len(self.unanswered)
         if self.unanswered[this.block] != TRIES:
             return

@@ -36,7 +36,6 @@ APPROACHES = {
 }
 # What can be had without a model for each block, or by copying one.
 BASELINES = ("fedavg_last", "fedavg_average", "fedavg_block_last", "fedavg_block_before")
-NOBODY = "no round had a reply in time: give a longer --deadline, or another --availability"
 # Step sizes that every approach chooses from, in parts of the largest.
 GRID = (1.0, 0.32, 0.1, 0.032)
 MEMBERSHIPS = {
@@ -44,6 +43,13 @@ MEMBERSHIPS = {
     "hard": "the model of the block in which it is available most",
     "soft": "the mixture of models by its own availability",
 }
+
+
+class NoReplies(ValueError):
+    """No round had a reply before its deadline."""
+
+    def __init__(self) -> None:
+        super().__init__("no round had a reply in time: give a longer deadline=, or another availability=")
 
 
 class Yardstick(NamedTuple):
@@ -145,7 +151,7 @@ def play(settings: Settings, out: Path | None, tell: Tell) -> Outcome:
     )
     for each in (both, split, ideal):
         if not each.participation.any():
-            raise ValueError(NOBODY)
+            raise NoReplies
     told = result.evaluate_metrics_serverapp
     over = {key: np.stack([np.array(each[key]) for _, each in sorted(told.items())]) for key in days.KEYS}
     models, best = both.models(of="shared"), split.best()
@@ -228,7 +234,7 @@ def _run(
             on_round=lambda this: tell(this.number / world.rounds),
         )
     except TimeoutError:
-        raise ValueError(NOBODY) from None
+        raise NoReplies from None
 
 
 def contest(
@@ -253,12 +259,12 @@ def contest(
             for number, size in enumerate(sizes[steps], 1):
                 words = f"{steps} local step(s) of size {size:.3g}, repetition {r + 1} of {repetitions}"
 
-                def told(share: float, what: str, begun: int = begun, words: str = words) -> None:
+                def report_progress(share: float, what: str, begun: int = begun, words: str = words) -> None:
                     tell((begun + share) / whole, f"{words}, {what}")
 
                 each = replace(settings, local_steps=steps, step_size=size, seed=seed)
                 place = _under(out, f"{steps}-steps/repetition-{r + 1}/size-{number}")
-                found[steps][size].append(play(each, place, told))
+                found[steps][size].append(play(each, place, report_progress))
                 begun += 1
     world = make(replace(settings, local_steps=local_steps[0], seed=seeds[0]))
     first = summed(found[local_steps[0]])
