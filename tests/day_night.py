@@ -5,15 +5,14 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Strategy
 
 import semicyclic as sc
 from semicyclic.adapters.flower import InProcess, Pluralistic, RoundClock, Selection
+from semicyclic.types import Array as NDArray
 
-NDArray = npt.NDArray[Any]
 CLIENTS, FEATURES, STEPS, BATCH = 60, 20, 10, 16
 SCHEDULE = sc.Schedule.daily(edges=[6, 18])
 ROUNDS = 480

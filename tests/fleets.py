@@ -6,17 +6,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import semicyclic as sc
 from semicyclic.adapters.flower import BlockResult, Chains, InProcess, Pluralistic, RoundClock, Selection
+from semicyclic.types import Array as NDArray
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
 
-NDArray = npt.NDArray[Any]
 START = datetime(2024, 1, 1, tzinfo=UTC)
 HOURS = timedelta(hours=2)
 SCHEDULE = sc.Schedule.daily(4)

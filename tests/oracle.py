@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.basis import Basis
 from semicyclic.method.chain import Examples, Iterate, mean_iterate, minibatches, run_chain
 from semicyclic.method.loss import Loss
 from semicyclic.method.step import ADAGRAD, Step
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 mean_of = mean_iterate
 
 

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import strategies as st
 
 from semicyclic.method import basis as bases
@@ -15,9 +14,8 @@ from semicyclic.method.loss import Loss
 from semicyclic.method.pack import Packed
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
+from semicyclic.types import Array
 from tests import oracle
-
-Array = npt.NDArray[Any]
 
 
 class Case(NamedTuple):

@@ -4,7 +4,6 @@ import warnings
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,8 +13,6 @@ from semicyclic.method import train
 from semicyclic.method.run import Run
 from tests import oracle
 from tests.streams import KINDS, LOSSES, WIDTHS, Case, case, seeds, trained
-
-Array = npt.NDArray[Any]
 
 
 def check_against_oracle(made: Case, run: Run, *, tolerance: float, near: float) -> None:

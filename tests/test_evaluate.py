@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import scipy.special
 from hypothesis import given, settings
@@ -16,9 +15,9 @@ import semicyclic as sc
 from semicyclic.method import certify, evaluate, train
 from semicyclic.method.evaluate import by_block
 from semicyclic.method.model import Pluralistic
+from semicyclic.types import Array
 from tests.streams import LOSSES, case, seeds, trained
 
-Array = npt.NDArray[Any]
 LOGISTIC = sc.loss.logistic
 CLASSIFICATION = [sc.measure.accuracy, sc.measure.log_loss]
 REGRESSION = [sc.measure.absolute_error, sc.measure.squared_error, sc.measure.pinball(0.3)]

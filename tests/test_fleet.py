@@ -25,7 +25,7 @@ from semicyclic.experiments.fleet.contest import Yardstick, contest, play
 from semicyclic.experiments.fleet.local import loss_before, trained
 from semicyclic.experiments.fleet.population import flights, synthetic, tweets
 from semicyclic.experiments.fleet.world import Settings, make
-from tests.fleets import NDArray
+from semicyclic.types import Array
 from tests.pages import CHROMIUM, shown_width
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -58,7 +58,7 @@ def command(*words: str) -> Done:
 # ----------------------------------------------------------------------------- availability
 
 
-def _all_models(home: NDArray) -> dict[str, available.Availability]:
+def _all_models(home: Array) -> dict[str, available.Availability]:
     return {
         "flat": available.flat(len(home), "UTC"),
         "cosine": available.cosine(home, "UTC"),

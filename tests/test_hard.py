@@ -1,10 +1,8 @@
 """The hard instances: exact facts, and the methods that fail on them and those that do not."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +10,8 @@ from hypothesis import strategies as st
 from semicyclic.experiments.hardness import METHODS, Method, pluralistic, sgd, sgd_average, shuffled, tuned
 from semicyclic.method import hard
 from semicyclic.method.hard import Hard
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 INSTANCES = [
     Hard(4),
     Hard(4, smooth=True),

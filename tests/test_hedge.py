@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,10 +12,9 @@ from hypothesis import strategies as st
 import semicyclic as sc
 from semicyclic.method import basis, hedge, train
 from semicyclic.method.chain import Iterate, hedge_chains
+from semicyclic.types import Array
 from tests import oracle
 from tests.streams import WIDTHS, Case, case, seeds
-
-Array = npt.NDArray[Any]
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +10,9 @@ from hypothesis import strategies as st
 import semicyclic as sc
 from semicyclic.method.loss import Loss, by_name, sigmoid
 from semicyclic.method.slopes import decay, log_one_plus, slopes, softmax_slopes
+from semicyclic.types import Array
 from tests.streams import LOSSES
 
-Array = npt.NDArray[Any]
 scores = st.floats(-60, 60)
 ONE_SCORE = {name: loss for name, loss in LOSSES.items() if loss.outputs == 1}
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,6 @@ import semicyclic as sc
 from semicyclic.method import basis, train
 from tests.streams import Case, case, seeds
 
-Array = npt.NDArray[Any]
 Method = Callable[..., sc.Run]
 
 METHODS: dict[str, Method] = {

@@ -5,12 +5,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import semicyclic as sc
 
-Array = npt.NDArray[Any]
 SCHEDULE = sc.Schedule.daily(edges={"night": (22, 6), "day": (6, 22)})
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 X = np.array([[1.0, 2.0], [3.0, -1.0], [0.0, 0.0]])

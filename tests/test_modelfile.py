@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,8 +22,8 @@ from safetensors.numpy import save_file
 import semicyclic as sc
 from semicyclic.method.frames import DENSE, DIFFERENT, SPARSE, Frames, frames_of
 from semicyclic.store import modelfile
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 SCHEDULE = sc.Schedule.daily(
     edges={"night": ("22:00", "06:00"), "day": ("06:00", "22:00")}, zone="Europe/Paris"
 )

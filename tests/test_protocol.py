@@ -1,17 +1,14 @@
 """The experiment's protocol: split, skew, blocks and days, by the text and by the script."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semicyclic.experiments import protocol
 from semicyclic.experiments.protocol import by_drop, by_rate, script, text
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 seeds = st.integers(0, 10_000)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,10 +13,10 @@ import semicyclic as sc
 from semicyclic.method import average, train
 from semicyclic.method.average import Mean, merge
 from semicyclic.method.chain import Iterate
+from semicyclic.types import Array
 from tests import oracle
 from tests.streams import WIDTHS, Case, case, seeds, trained
 
-Array = npt.NDArray[Any]
 KINDS = ("single", "separate", "residual")
 
 

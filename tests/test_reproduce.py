@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import scipy.stats
 
@@ -28,11 +27,11 @@ from semicyclic.method.hedge import Prod
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.show.reading import reading
+from semicyclic.types import Array
 from tests.pages import CHROMIUM, shown_width
 from tests.streams import cell_columns
 from tests.test_tweets import SAMPLE, needs_sample
 
-Array = npt.NDArray[Any]
 STEPS = Steps(0.8, 1.5)
 
 

@@ -3,15 +3,14 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
 from semicyclic.method import basis, train
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 single = st.integers(0, 10_000)
 
 

@@ -9,15 +9,14 @@ from importlib import import_module, util
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.backtest import Stream
 from semicyclic.method.edges import DAY
 from semicyclic.method.loss import LOGISTIC, SOFTMAX, Loss
 from semicyclic.method.schedule import Schedule
 from semicyclic.method.zone import to_wall
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Peer = Callable[[Stream, Array], Array]
 
 # LightGBM is trained anew so often, on everything known by then.

@@ -9,15 +9,13 @@ The lanes of one column lie side by side, so a cell of a row is one multiply-add
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.form import CYCLE, FADING, HALF_LIFE, LAST, MEAN, RATES, SHARES, TAIL
 from semicyclic.choose.vectors import dot8, move8
 from semicyclic.method.jit import jit
 from semicyclic.method.loss import SOFTMAX
 from semicyclic.method.slopes import slopes, softmax_slopes
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 LANES, STEPS, KINDS = 8, 4, 5
 assert len(SHARES) == len(RATES) == STEPS

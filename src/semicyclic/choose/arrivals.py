@@ -1,14 +1,12 @@
 """Rows as they come to a portfolio: what they are, where they fall, when they came."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import encode
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Arrivals(NamedTuple):

@@ -6,10 +6,9 @@ learnt from and not scored.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose import baselines
 from semicyclic.choose.calendar import calendar_of
@@ -22,8 +21,8 @@ from semicyclic.method.loss import LOGISTIC, Loss
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Schedule
 from semicyclic.method.zone import to_wall
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
 
 AUTO = "auto"

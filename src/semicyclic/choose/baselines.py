@@ -4,14 +4,10 @@ All answers are scores [rows, C], as the candidates' are: log odds, log probabil
 says for each row how many of the first rows' labels were known when it was answered.
 """
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.loss import Loss
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 RATE, PREVIOUS, BLOCK = "running rate", "previous label", "constant per block"
 # Every class counts as seen so often before the first row.

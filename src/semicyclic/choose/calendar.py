@@ -5,16 +5,13 @@ blocks are groups of these finer ones; so are the weekdays.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method import edges
 from semicyclic.method.edges import DAY
 from semicyclic.method.schedule import MONDAY, AnySchedule, Numbered, Schedule, as_schedule
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 WEEK = 7 * DAY
 WEEKDAYS = tuple(day.capitalize() for day in edges.WEEKDAYS)

@@ -12,15 +12,13 @@ own mean, others in units of their mean. So the rule knows no scale of labels.
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.abreast import losses
 from semicyclic.choose.vectors import LANES, dot8
 from semicyclic.method.jit import jit
 from semicyclic.method.loss import LOGISTIC, SOFTMAX, SQUARED
 from semicyclic.method.slopes import decay
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Strategies: in how many rows a loss fades to a half; plus this share of the rows so far; and the rate.
 # All constants were fixed on the synthetic streams of `experiments.regimes`.

@@ -1,12 +1,10 @@
 """Columns of a portfolio's own: as many as there are features that have come, however wide the rows are."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 @dataclass

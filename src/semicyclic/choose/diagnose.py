@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose import rhythm
 from semicyclic.choose.backtest import Backtest, Stream
@@ -24,8 +23,7 @@ from semicyclic.choose.verdict import (
 )
 from semicyclic.method.schedule import Schedule
 from semicyclic.method.zone import to_wall
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 COUNTS = (2, 3, 4, 6, 8, 12, 24)
 # As few blocks as have this share of what the best number of them has.

@@ -6,15 +6,13 @@ that adapt to each column. So what differs between lanes is two numbers, and one
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.calendar import Calendar
 from semicyclic.method import basis
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Steps as shares of the one that would mend the row's error at once; and rates of AdaGrad.
 SHARES = (0.01, 0.05, 0.2, 0.8)

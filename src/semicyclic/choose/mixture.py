@@ -6,12 +6,10 @@ A mixture of linear models is a linear model. Which question's weights are taken
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.form import KINDS, LANES
 from semicyclic.choose.portfolio import Part, Portfolio
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # A candidate with less weight than this is left out of a model.
 LITTLE = 1e-5

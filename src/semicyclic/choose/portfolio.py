@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.arrivals import Arrivals, joined
 from semicyclic.choose.columns import Columns
@@ -27,8 +26,7 @@ from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Schedule
 from semicyclic.method.zone import from_wall, to_wall
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # So many rows are worked on at once.
 CHUNK = 4096

@@ -3,9 +3,8 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # As `choice.Told` has them.
 KINDS = (np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.int64, np.float64)

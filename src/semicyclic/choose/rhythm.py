@@ -10,15 +10,13 @@ numbers with Gaussian errors.
 """
 
 from math import erfc, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.loss import Loss, sigmoid
 from semicyclic.method.rows import Rows
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Columns that are looked at, those that vary most; rows at most; rows a part must have for every column.
 COLUMNS, ROWS, ENOUGH = 24, 200_000, 12

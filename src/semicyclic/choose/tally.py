@@ -1,14 +1,12 @@
 """Scores of many candidates measured at once: by block, by cycle, and in all."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.measuring import BINS, add_classes, add_numbers, add_two
 from semicyclic.method.loss import LOGISTIC, SOFTMAX, Loss
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # 95 of 100 intervals hold the mean, were cycles independent and many.
 NORMAL = 1.959964

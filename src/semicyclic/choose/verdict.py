@@ -11,18 +11,16 @@ drift        what is learnt changes from week to week, and not with the clock
 mixed        several of these at once
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose import rhythm
 from semicyclic.choose.rhythm import Fit, Found, Sample
 from semicyclic.method.edges import DAY
 from semicyclic.method.schedule import MONDAY
 from semicyclic.method.zone import to_wall
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Noise alone passes a test so seldom; and what has less than this share of the largest effect is beside it.
 RARE, BESIDE = 3e-4, 0.12

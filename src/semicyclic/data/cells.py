@@ -3,13 +3,12 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semicyclic.data import keys
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Column = Any  # an Arrow array
 
 # What a number looks like; whatever else Arrow can read (inf, nan) is tried one by one.

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,8 +30,7 @@ from semicyclic.data.cells import (
 from semicyclic.data.clock import BAD, NONE, moments
 from semicyclic.data.keys import tokens_of
 from semicyclic.data.when import Clock, learn_clock
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 NUMBER, CATEGORY, BOOLEAN, TEXT, IGNORED = "number", "category", "boolean", "text", "ignored"
 # A column of texts is prose if its cells have so many words and hardly repeat; else categories.

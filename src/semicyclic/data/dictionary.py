@@ -4,15 +4,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
 from semicyclic.data import keys as k
 from semicyclic.data.cells import known_texts, texts
 from semicyclic.data.columns import NUMBER, TEXT, Columns
 from semicyclic.data.features import Features, Scale, scale_of
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # More features than this are hashed.
 MOST = 1 << 20

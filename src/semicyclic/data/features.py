@@ -16,15 +16,13 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semicyclic.data import keys as k
 from semicyclic.data.cells import Texts, texts
 from semicyclic.data.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, Columns
 from semicyclic.data.sparse import Cells
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 BINS = 16
 # A value so many standard deviations away counts as if it were no further.

@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from semicyclic.data.cells import texts
 from semicyclic.data.columns import BOOLEAN, CATEGORY
 from semicyclic.method.loss import Loss, by_name, logistic, softmax, squared
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 MOST_CLASSES = 1000
 

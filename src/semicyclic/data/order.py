@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 LONG_AGO = -(2**62)
 

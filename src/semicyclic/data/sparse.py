@@ -1,10 +1,8 @@
 """Sparse rows without SciPy: what `Rows` takes in place of one of its matrices."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy.typing as npt
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Cells(NamedTuple):

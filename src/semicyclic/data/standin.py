@@ -29,12 +29,11 @@ result was looked at.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 ROWS = 1_600_000
 WORDS = 60_000

@@ -6,15 +6,13 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semicyclic.data.blocks import HEAD, TAIL, Stream, Wait, blocks
 from semicyclic.data.cells import as_text
 from semicyclic.data.parse import Options, csv_rows, header, json_rows
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 SUFFIXES = {
     ".csv": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".pq": "parquet",

@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,8 +22,7 @@ from semicyclic.data.cells import (
 from semicyclic.data.clock import BAD, NAIVE, NONE, SECOND, ZONED, clock_times, moments
 from semicyclic.data.keys import MISSING_WORDS
 from semicyclic.method.zone import EARLIEST, EPOCH, LATEST, from_wall, zone_info
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # How epoch numbers are told apart: seconds of this century have ten figures, and so on.
 UNITS = {"s": 1e11, "ms": 1e14, "us": 1e17, "ns": np.inf}

@@ -6,7 +6,6 @@ A plain name is the last iterate, as the paper evaluates it; see `APPROACHES` fo
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.experiments.protocol import Protocol
 from semicyclic.method import basis, measure, train
@@ -14,8 +13,7 @@ from semicyclic.method.evaluate import by_block
 from semicyclic.method.hedge import Prod, prod_rate, steps_needed
 from semicyclic.method.pack import Packed
 from semicyclic.method.rows import Rows
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 APPROACHES = {
     "iid": "shuffled data, skewed alike: last iterate",

@@ -27,8 +27,8 @@ from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Numbered, Schedule
 from semicyclic.method.step import RATE, adagrad
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
 
 ZONE = "America/New_York"

@@ -2,10 +2,8 @@
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.experiments import approaches, protocol
 from semicyclic.experiments.approaches import Steps
@@ -13,8 +11,7 @@ from semicyclic.experiments.repetition import Clock, Experiment, generators, nar
 from semicyclic.method import train
 from semicyclic.method.pack import Order
 from semicyclic.method.rows import Rows
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 GRAINS = ("pluralistic_average", "per_component_average")
 

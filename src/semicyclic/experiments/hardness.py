@@ -8,15 +8,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.data.sparse import Cells
 from semicyclic.method import basis, train
 from semicyclic.method.hard import Hard
 from semicyclic.method.loss import absolute
 from semicyclic.method.rows import Rows
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Method = Callable[[Hard, Array, int], Array]
 
 BY_CYCLES, BY_STEPS = (2, 4, 8), (10, 30, 100, 300, 1000)

@@ -10,13 +10,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method import loss as losses
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import Order
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Skew = Callable[[Array, Array, int, np.random.Generator], Array]
 
 DAY = 86_400

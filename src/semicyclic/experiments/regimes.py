@@ -13,17 +13,15 @@ weekly       w differs between weekdays and weekend, and not within the day
 mixed        a common w, a difference for each hour, a skew of labels and of weekends, and a drift
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.verdict import REGIMES
 from semicyclic.method.edges import DAY
 from semicyclic.method.loss import sigmoid
 from semicyclic.method.rows import Rows
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 NAMES = REGIMES
 # A Monday.

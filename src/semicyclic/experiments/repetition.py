@@ -7,15 +7,13 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.experiments import approaches, protocol
 from semicyclic.experiments.approaches import CLASSES, Data, Steps
 from semicyclic.experiments.protocol import Protocol
 from semicyclic.method.pack import Order, Packed, pack
 from semicyclic.method.rows import Rows
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # The paper's learning rates; of the logistic loss each is half the step (SPEC H4).
 LEARNING_RATES = (0.1, 0.215, 0.464, 1.0, 2.15)

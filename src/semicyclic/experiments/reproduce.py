@@ -9,7 +9,6 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.data.sparse import Cells
 from semicyclic.data.tweets import Tweets
@@ -21,9 +20,8 @@ from semicyclic.experiments.indicators import with_indicators
 from semicyclic.experiments.protocol import SKEWS
 from semicyclic.experiments.repetition import PAPER, Clock, Experiment, generators, repetition
 from semicyclic.method.rows import Rows
+from semicyclic.types import Array
 from semicyclic.version import __version__
-
-Array = npt.NDArray[Any]
 
 # Repetitions run at once at most: each holds four copies of the rows.
 SIDE_BY_SIDE = 4

@@ -3,13 +3,11 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.experiments.approaches import APPROACHES, MEASURES
 from semicyclic.experiments.repetition import Experiment
 from semicyclic.method.evaluate import paired
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)

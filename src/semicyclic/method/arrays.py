@@ -4,14 +4,12 @@ The model in block b is w = scale * z, where z = sum_a c[b, a] v_a over the bloc
 `basis`). `scale` carries projection and dual averaging, so that neither touches every column at every step.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.step import ADAGRAD, DUAL
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Layout(NamedTuple):

@@ -35,12 +35,11 @@ The average over all steps, (1 / T) sum_t w_t (eq. 3), is `block_means` of one m
 belong.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Mean(NamedTuple):

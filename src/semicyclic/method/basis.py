@@ -23,12 +23,11 @@ F_i(w*) if blocks differ.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # A residual moves a quarter as far as the shared vector: c = 1/2, c^2 = 1/4.
 SHARE = 0.5

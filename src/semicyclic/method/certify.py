@@ -13,14 +13,11 @@ of the losses, so with minibatches it is usually far tighter.
 
 from dataclasses import dataclass
 from math import isfinite, log, sqrt
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.run import Run
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # The stitched boundary: epochs of intrinsic time that double, error spent like k^-1.4.
 DOUBLING, POWER, ZETA = 2.0, 1.4, 3.1055472779775815

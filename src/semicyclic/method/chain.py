@@ -21,17 +21,15 @@ This file is to be read next to the paper, and it is what tests compare the comp
 
 from collections.abc import Callable, Sequence
 from math import inf, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.basis import Basis
 from semicyclic.method.hedge import Bets, in_play, learn_losses
 from semicyclic.method.loss import Loss
 from semicyclic.method.step import ADAGRAD, DUAL, SGD, Step
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Examples(NamedTuple):

@@ -24,8 +24,7 @@ from semicyclic.method.pack import Classes, encode
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import AnySchedule, as_schedule
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Rows are measured in so many parts whatever the machine, and these added up in order: the
 # same bits on every machine.

@@ -14,12 +14,10 @@ and eta / B^2 smooth: eta = 4BK for Theorem 1, B^2 for Theorem 2 (where B <= 16K
 
 from dataclasses import dataclass
 from math import ceil, isfinite, log
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 @dataclass(frozen=True, eq=False)

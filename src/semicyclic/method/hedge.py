@@ -35,12 +35,12 @@ compiled loops of training call them compiled, and the strategy for Flower as th
 
 from dataclasses import dataclass
 from math import copysign, exp, inf, isfinite, log, log1p, sqrt
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 PROD, ADAHEDGE = range(2)
 # Sums that would overflow stop here.

@@ -7,14 +7,12 @@ project; at the end of a visit write its record. `chain` defines what they compu
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.arrays import Layout, Plan, Records, State
 from semicyclic.method.hedge import Bets
 from semicyclic.method.jit import inline, jit
 from semicyclic.method.step import ADAGRAD, SGD
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 def advance(

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.arrays import Plan, Records, blank_records, cut_records, in_force
 from semicyclic.method.hedge import check_factors, check_rates, in_play
@@ -14,8 +13,7 @@ from semicyclic.method.pack import Packed, pack
 from semicyclic.method.rows import Rows, join
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import visits
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Records are written page by page: large enough that calls do not count, small enough that dropping one frees
 # little more than it must. Arrays of 32 MB and more would be mapped afresh by the system every time.

@@ -8,13 +8,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.arrays import BY_EXPERT, Plan, Records
 from semicyclic.method.average import Mean, Picks, Table, block_lasts, block_means, merge, own_models
 from semicyclic.method.tally import Tally, first_tally, tally_on
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # The most entries of the table [records, active vectors, models] that holds the weights of changes: models
 # are read out in portions that fit.

@@ -10,8 +10,7 @@ from semicyclic.method.frames import Frames
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import AnySchedule, as_schedule
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 @dataclass(frozen=True, eq=False)

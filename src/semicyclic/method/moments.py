@@ -5,11 +5,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.zone import EPOCH, SECOND, from_wall, zone_info
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 def instants(

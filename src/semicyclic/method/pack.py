@@ -15,8 +15,8 @@ from semicyclic.method.arrays import Layout
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import AnySchedule, Located, as_schedule, visits
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Classes = tuple[Any, ...]
 
 # Below this many cells a second thread costs more than it saves.

@@ -16,8 +16,7 @@ from semicyclic.method.loss import Loss
 from semicyclic.method.pack import Packed
 from semicyclic.method.run import Reservoir, Run
 from semicyclic.method.step import ADAGRAD, DUAL, Step
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 MEMORY = 256 * 2**20
 

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from semicyclic.method.moments import instants
 from semicyclic.method.schedule import AnySchedule, Located, Schedule, as_schedule
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Below this many values NumPy checks sooner than Numba loads.
 MANY = 1 << 16

@@ -17,8 +17,7 @@ from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import AnySchedule, Schedule, as_schedule
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,8 +16,7 @@ import numpy.typing as npt
 from semicyclic.method.edges import DAY, Edges, build
 from semicyclic.method.moments import instants, span
 from semicyclic.method.zone import EPOCH, changes, to_wall, zone_info
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # 1970-01-01 was a Thursday: weeks start on the Monday before.
 MONDAY = -3 * DAY

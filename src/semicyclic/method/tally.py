@@ -1,11 +1,10 @@
 """Running sums of progressive losses by block: all that a certificate needs (`certify`)."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Tally(NamedTuple):

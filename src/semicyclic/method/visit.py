@@ -10,13 +10,11 @@ Indices are unsigned, or each would first be tested for being negative.
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.arrays import Layout, Plan, Records, State
 from semicyclic.method.jit import inline
 from semicyclic.method.slopes import slopes
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Adding up whole iterates vectorises: up to this many additions per cell, it is faster than following the
 # columns that change.

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.arrays import Records, State
 from semicyclic.method.hedge import Bets
@@ -19,8 +18,8 @@ from semicyclic.method.run import Run
 from semicyclic.method.tally import Tally
 from semicyclic.store.modelfile import Unreadable
 from semicyclic.store.safely import put
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
 
 KEY, VERSION = "semicyclic-run", 3

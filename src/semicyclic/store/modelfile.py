@@ -22,8 +22,7 @@ from semicyclic.method.loss import by_name
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.schedule import AnySchedule, Numbered, Schedule
 from semicyclic.store.safely import put
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # One key only: safetensors writes several in no particular order.
 KEY, VERSION = "semicyclic", 1

@@ -6,11 +6,9 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
-import numpy.typing as npt
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.data.features import Names
 from semicyclic.data.inputs import Inputs
@@ -12,8 +11,8 @@ from semicyclic.method.rows import Rows, join
 from semicyclic.stream.job import Job
 from semicyclic.stream.opening import opened
 from semicyclic.stream.reading import Came, Reader, Reading
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
 
 

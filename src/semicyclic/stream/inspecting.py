@@ -3,13 +3,10 @@
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.data.features import Features
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.schedule import Schedule
-
-Array = npt.NDArray[Any]
 
 
 def described(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:

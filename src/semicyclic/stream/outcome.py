@@ -8,7 +8,6 @@ from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.choose.mixture import chosen, lost, model_weights, unseen
 from semicyclic.choose.portfolio import Portfolio
@@ -21,8 +20,6 @@ from semicyclic.stream.job import Job
 from semicyclic.stream.reading import Reading
 from semicyclic.stream.scored import Scored
 from semicyclic.version import __version__
-
-Array = npt.NDArray[Any]
 
 
 def model_of(

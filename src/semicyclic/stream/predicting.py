@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
@@ -23,8 +22,7 @@ from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Schedule
 from semicyclic.store.safely import placing
 from semicyclic.stream.ahead import ahead
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 BLOCK, PREDICTION, PROBABILITY, SCORE = "block", "prediction", "probability", "score"
 # Up to so many weights are looked up in a table rather than in frames.

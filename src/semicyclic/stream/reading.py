@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.data.columns import Columns, Tidy, learn_columns
 from semicyclic.data.features import Features, Names, learn_scales
@@ -20,8 +19,8 @@ from semicyclic.data.order import LONG_AGO, Held, Late, Order, joined
 from semicyclic.data.tidied import first_rows, gathered, refuse_first, tidied
 from semicyclic.method.rows import Rows
 from semicyclic.stream.job import CHUNK, Job
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Named = Callable[[int], str]
 # Columns are hashed to at least 2^LEAST, and to ROOM times as many as the first rows have features, of
 # which no two shall share one of 2^WIDE.

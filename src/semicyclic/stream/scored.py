@@ -1,9 +1,8 @@
 """Rows scored when they arrive, by what was known then: honest losses where labels come late."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.learn import iterate
 from semicyclic.method.model import Pluralistic
@@ -11,8 +10,7 @@ from semicyclic.method.pack import encode
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Numbered
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Scored(NamedTuple):

@@ -14,12 +14,11 @@ from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method import average
+from semicyclic.types import Array
 
-NDArray = npt.NDArray[Any]
-Named = Mapping[str, NDArray]
+Named = Mapping[str, Array]
 
 
 class Layout(NamedTuple):
@@ -43,7 +42,7 @@ class Layout(NamedTuple):
         )
         return Layout(names, shapes, dtypes)
 
-    def cast(self, values: Iterable[NDArray]) -> dict[str, NDArray]:
+    def cast(self, values: Iterable[Array]) -> dict[str, Array]:
         """Means as a model has them: of the model's own types, whole numbers rounded; not parts of a file."""
         pairs = zip(self.names, self.dtypes, values, strict=True)
         whole = ((name, dtype, np.array(value) if _mapped(value) else value) for name, dtype, value in pairs)
@@ -57,17 +56,17 @@ class Layout(NamedTuple):
             return Layout((), (), ())
         return Layout(*(tuple(column) for column in zip(*columns, strict=True)))
 
-    def zeros(self) -> list[NDArray]:
+    def zeros(self) -> list[Array]:
         """Where a mean begins."""
         return [np.zeros(shape) for shape in self.shapes]
 
 
-def _mapped(value: NDArray) -> bool:
+def _mapped(value: Array) -> bool:
     """Whether an array lies in a mapped file, where it changes with the run."""
     return isinstance(value, np.memmap)
 
 
-def as_type(value: NDArray, dtype: np.dtype[Any]) -> NDArray:
+def as_type(value: Array, dtype: np.dtype[Any]) -> Array:
     """Numbers in another type: whole ones rounded, truth by majority; the same array if it has that type."""
     if value.dtype == dtype:
         return value
@@ -82,7 +81,7 @@ def as_type(value: NDArray, dtype: np.dtype[Any]) -> NDArray:
 class Mean(NamedTuple):
     """The mean of some models, array by array, and how many rounds it stands for."""
 
-    values: list[NDArray]
+    values: list[Array]
     weight: float
 
 
@@ -142,7 +141,7 @@ class Slots:
             file.truncate(max(blocks * end, 1))
             self.room = np.memmap(file, np.uint8, "r+")[: blocks * end].reshape(blocks, end)
 
-    def put(self, block: int, slot: int, values: Iterable[NDArray]) -> list[NDArray]:
+    def put(self, block: int, slot: int, values: Iterable[Array]) -> list[Array]:
         """Copy a model to its slot; the arrays there."""
         found = []
         columns = (values, self.dtypes[slot], self.layout.shapes, self.starts[slot])
@@ -252,7 +251,7 @@ class Averages:
         return Mean([value.copy() for value in self.open.values], self.open.weight)
 
 
-def _narrowed(value: NDArray, dtype: np.dtype[Any]) -> NDArray:
+def _narrowed(value: Array, dtype: np.dtype[Any]) -> Array:
     """A copy in another type; values beyond its range become its largest."""
     if dtype.itemsize < 4:
         limit = np.finfo(dtype).max
@@ -280,7 +279,7 @@ def _merge(a: Mean | None, b: Mean) -> Mean:
 PIECE = 1 << 15
 
 
-def _towards(mean: NDArray, parts: list[tuple[float, NDArray]], step: float) -> None:
+def _towards(mean: Array, parts: list[tuple[float, Array]], step: float) -> None:
     """mean += step (sum_e p_e w_e - mean), in place."""
     flat = mean.reshape(-1)
     values = [(share, value.reshape(-1)) for share, value in parts]
@@ -293,7 +292,7 @@ def _towards(mean: NDArray, parts: list[tuple[float, NDArray]], step: float) -> 
         here += model
 
 
-def _mixed(values: list[tuple[float, NDArray]], piece: slice) -> NDArray:
+def _mixed(values: list[tuple[float, Array]], piece: slice) -> Array:
     if len(values) == 1:
         return values[0][1][piece].astype(np.float64)
     return np.asarray(sum(share * value[piece].astype(np.float64) for share, value in values))

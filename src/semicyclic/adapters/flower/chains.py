@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy.typing as npt
 from flwr.app import ArrayRecord
 
 from semicyclic.adapters.flower.coding import decode
+from semicyclic.types import Array
 
-NDArray = npt.NDArray[Any]
 # The chain that all blocks share; a block's own chain is called by its number.
 SHARED = "shared"
 
@@ -48,7 +47,7 @@ class Model(NamedTuple):
     """A chain's model as it is sent, and its arrays, which share the same bytes."""
 
     record: ArrayRecord
-    values: Mapping[str, NDArray]
+    values: Mapping[str, Array]
 
     @staticmethod
     def of(arrays: ArrayRecord) -> "Model":

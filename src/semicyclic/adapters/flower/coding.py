@@ -11,10 +11,11 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from flwr.app import Array, ArrayRecord
+from flwr.app import Array as FlowerArray
+from flwr.app import ArrayRecord
 
-NDArray = npt.NDArray[Any]
+from semicyclic.types import Array
+
 # What Flower calls NumPy's format.
 NUMPY = "numpy.ndarray"
 MAGIC = b"\x93NUMPY"
@@ -22,7 +23,7 @@ MAGIC = b"\x93NUMPY"
 LONGEST = 4096
 
 
-def decode(array: Array) -> NDArray:
+def decode(array: FlowerArray) -> Array:
     """The array, read-only, sharing its bytes."""
     data = array.data
     if array.stype != NUMPY or not data.startswith(MAGIC):
@@ -42,14 +43,14 @@ def decode(array: Array) -> NDArray:
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def encode(value: NDArray) -> Array:
-    """The array for a message: what `Array(value)` makes, in C order."""
+def encode(value: Array) -> FlowerArray:
+    """The array for a message: what `FlowerArray(value)` makes, in C order."""
     whole = np.ascontiguousarray(value).reshape(np.shape(value))
     data = _head(whole.dtype.str, whole.shape) + whole.tobytes()
-    return Array(str(whole.dtype), whole.shape, NUMPY, data)
+    return FlowerArray(str(whole.dtype), whole.shape, NUMPY, data)
 
 
-def record(arrays: dict[str, NDArray]) -> ArrayRecord:
+def record(arrays: dict[str, Array]) -> ArrayRecord:
     """Named arrays as one record."""
     found = ArrayRecord()
     for name, value in arrays.items():
@@ -57,7 +58,7 @@ def record(arrays: dict[str, NDArray]) -> ArrayRecord:
     return found
 
 
-def remember(array: Array, value: NDArray) -> None:
+def remember(array: FlowerArray, value: Array) -> None:
     """Let an array that was read answer `numpy()` with a copy, which is what it would parse its bytes for."""
     # On the object, not in a class of its own: Flower writes the names of classes into messages.
     object.__setattr__(array, "numpy", partial(np.array, value))

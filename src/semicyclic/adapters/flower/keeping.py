@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.adapters.flower.averages import Averages, Mean, Part
 from semicyclic.adapters.flower.chains import Model
@@ -30,12 +29,12 @@ from semicyclic.adapters.flower.rounds import BlockResult, Round
 from semicyclic.adapters.flower.selection import Directory, Profile
 from semicyclic.method.hedge import Bets
 from semicyclic.store.safely import lock, put, put_text
+from semicyclic.types import Array
 
 if TYPE_CHECKING:
     from semicyclic.adapters.flower.learnt import Learnt
     from semicyclic.adapters.flower.strategy import Pluralistic
 
-NDArray = npt.NDArray[Any]
 FORMAT = "semicyclic-federated-2"
 STATE, ROUNDS, LOCK = "state.json", "rounds.jsonl", ".lock"
 OURS = re.compile(r"(models|sums|blocks|nodes)-\d+\.safetensors")
@@ -119,11 +118,11 @@ class Keeper:
             log.flush()
             os.fsync(log.fileno())
 
-    def _changes(self, strategy: "Pluralistic", this: Round) -> tuple[dict[str, NDArray], ...]:
+    def _changes(self, strategy: "Pluralistic", this: Round) -> tuple[dict[str, Array], ...]:
         """The arrays that a round has changed, by piece and name: `piece|name`."""
-        models: dict[str, NDArray] = {}
-        sums: dict[str, NDArray] = {}
-        blocks: dict[str, NDArray] = {}
+        models: dict[str, Array] = {}
+        sums: dict[str, Array] = {}
+        blocks: dict[str, Array] = {}
         moving = strategy.chains.moving(this.block)
         for _, name in moving:
             if name in this.moved or f"current/{name}" not in self.files:
@@ -153,7 +152,7 @@ class Keeper:
         return models, sums, blocks
 
     @staticmethod
-    def _nodes(directory: Directory) -> dict[str, NDArray]:
+    def _nodes(directory: Directory) -> dict[str, Array]:
         """Whom the server has met, if that has changed."""
         if not directory.changed:
             return {}
@@ -171,7 +170,7 @@ class Keeper:
         }
 
     @staticmethod
-    def _meet(directory: Directory, held: dict[str, NDArray]) -> None:
+    def _meet(directory: Directory, held: dict[str, Array]) -> None:
         if not held:
             return
         zones = held["zones"].tobytes().decode().split("\n")
@@ -183,7 +182,7 @@ class Keeper:
 
     @staticmethod
     def _add_mean(
-        pieces: dict[str, NDArray], piece: str, averages: Averages, mean: Mean, before: str = ""
+        pieces: dict[str, Array], piece: str, averages: Averages, mean: Mean, before: str = ""
     ) -> None:
         for name, value in zip(averages.layout.names, mean.values, strict=False):
             pieces[f"{piece}|{before}{name}"] = value
@@ -294,9 +293,9 @@ class _Pieces:
 
     def __init__(self, folder: Path, files: dict[str, str]) -> None:
         self.folder, self.files = folder, files
-        self.held: dict[str, dict[str, NDArray]] = {}
+        self.held: dict[str, dict[str, Array]] = {}
 
-    def get(self, piece: str, inside: str | None = None) -> dict[str, NDArray]:
+    def get(self, piece: str, inside: str | None = None) -> dict[str, Array]:
         """The arrays of a piece by name; `inside` is what it is called in its file, if otherwise."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
@@ -352,5 +351,5 @@ def _short(value: object) -> str:
     return text if len(text) < 120 else text[:117] + "..."
 
 
-def _whole(value: NDArray) -> NDArray:
+def _whole(value: Array) -> Array:
     return np.ascontiguousarray(value).reshape(np.shape(value))

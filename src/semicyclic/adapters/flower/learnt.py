@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ArrayRecord
 
 from semicyclic.adapters.flower.averages import Averages, Layout, Mean, Part, Storage, merged
@@ -14,9 +13,9 @@ from semicyclic.adapters.flower.evidence import Candidate
 from semicyclic.adapters.flower.models import BlockModels
 from semicyclic.method.hedge import AdaHedge, Bets, Prod, in_play, learn_losses
 from semicyclic.method.schedule import Schedule
+from semicyclic.types import Array
 
-NDArray = npt.NDArray[Any]
-Named = Mapping[str, NDArray]
+Named = Mapping[str, Array]
 NOTHING = "no round has changed the model yet"
 # The arrays that all blocks share, where only some are kept for each block.
 BODY = "body"
@@ -125,7 +124,7 @@ class Learnt:
         return self.current[SHARED] if SHARED in self.current else self.current[str(self.block)]
 
     def step(
-        self, place: tuple[int, int], moved: Mapping[str, Model], losses: NDArray | None
+        self, place: tuple[int, int], moved: Mapping[str, Model], losses: Array | None
     ) -> list[tuple[str, int]]:
         """Average what was in force at a (cycle, block) before the update, then let the update be.
 
@@ -209,7 +208,7 @@ class Learnt:
             return chain in frozen.last and frozen.last[chain][block] is not None
         return bool(frozen.recent[chain][block]) if word == "tail" else frozen.total[chain][block] is not None
 
-    def frozen_model(self, candidate: Candidate) -> dict[str, NDArray]:
+    def frozen_model(self, candidate: Candidate) -> dict[str, Array]:
         """A candidate as the visit began with it; see `has_frozen`."""
         frozen, (chain, word, block) = self.frozen, candidate
         assert frozen is not None
@@ -225,7 +224,7 @@ class Learnt:
         }
         return self._made(chain, _all(parts[word]))
 
-    def model_of(self, candidate: Candidate) -> dict[str, NDArray]:
+    def model_of(self, candidate: Candidate) -> dict[str, Array]:
         """A candidate as it is by now."""
         chain, word, block = candidate
         if word == "last":
@@ -241,7 +240,7 @@ class Learnt:
             raise ValueError(NOTHING)
         return self._made(chain, mean)
 
-    def _made(self, kind: str, mean: Mean) -> dict[str, NDArray]:
+    def _made(self, kind: str, mean: Mean) -> dict[str, Array]:
         """A mean as a model, with the mean of the body where blocks share one."""
         own = self.averages[kind].layout.cast(mean.values)
         if BODY not in self.averages:
@@ -252,7 +251,7 @@ class Learnt:
             raise ValueError(NOTHING)
         return self._whole(own, body.layout.cast(shared.values))
 
-    def _whole(self, own: Named, body: Named | None) -> dict[str, NDArray]:
+    def _whole(self, own: Named, body: Named | None) -> dict[str, Array]:
         """All arrays of a model in order, of the block's own and the body's."""
         both = {**(body or {}), **own}
         return {name: both[name] for name in self.layout.names}
@@ -263,7 +262,7 @@ class Learnt:
         """The mean of each block (Theorem 3)."""
         return self._read(self._averages(of).means(), "mean", self._which(of))
 
-    def mean_of(self, block: int) -> dict[str, NDArray] | None:
+    def mean_of(self, block: int) -> dict[str, Array] | None:
         """The mean of one block alone, if it had a step."""
         found = self._averages(None).mean(block)
         return None if found is None else self._made(self._which(None), found)
@@ -281,7 +280,7 @@ class Learnt:
         whole = tuple(main.values if model is None else self._whole(model, body) for model in found)
         return BlockModels(self.schedule, whole, empty, "last")
 
-    def consensus(self) -> dict[str, NDArray]:
+    def consensus(self) -> dict[str, Array]:
         """The mean over all rounds: one model for all blocks."""
         kind = self.chains.kinds[0]
         return self._made(kind, _all(self._averages(kind).means()))

@@ -7,14 +7,12 @@ are kept, as are those of strategies inside; functions and other objects stay as
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ArrayRecord
 from flwr.serverapp.strategy import Strategy
 from flwr.serverapp.strategy.fedopt import FedOpt
 
 from semicyclic.adapters.flower.coding import decode, record
-
-NDArray = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Unknown(Exception):
@@ -24,9 +22,9 @@ class Unknown(Exception):
 Told = dict[str, Any]
 
 
-def dump(strategy: Strategy) -> tuple[Told, dict[str, NDArray]]:
+def dump(strategy: Strategy) -> tuple[Told, dict[str, Array]]:
     """The attributes of a strategy: a value for JSON, and the arrays it names."""
-    arrays: dict[str, NDArray] = {}
+    arrays: dict[str, Array] = {}
     return _strategy(strategy, "", arrays), arrays
 
 
@@ -80,7 +78,7 @@ def innermost_of(strategy: Strategy) -> Strategy:
     return strategy
 
 
-def load(strategy: Strategy, told: Told, arrays: dict[str, NDArray]) -> None:
+def load(strategy: Strategy, told: Told, arrays: dict[str, Array]) -> None:
     """Put attributes back that `dump` took."""
     for name, value in told.items():
         if isinstance(value, dict) and value.get("is") == "strategy":
@@ -97,7 +95,7 @@ def _names_arrays(told: Any) -> bool:
     return told.get("is") in ("array", "bytes", "record") or _names_arrays(told.get("of"))
 
 
-def _strategy(strategy: Strategy, path: str, arrays: dict[str, NDArray]) -> Told:
+def _strategy(strategy: Strategy, path: str, arrays: dict[str, Array]) -> Told:
     found: Told = {}
     for name, value in vars(strategy).items():
         try:
@@ -107,7 +105,7 @@ def _strategy(strategy: Strategy, path: str, arrays: dict[str, NDArray]) -> Told
     return found
 
 
-def _told(value: Any, path: str, arrays: dict[str, NDArray]) -> Any:
+def _told(value: Any, path: str, arrays: dict[str, Array]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -140,7 +138,7 @@ def _told(value: Any, path: str, arrays: dict[str, NDArray]) -> Any:
     raise Unknown
 
 
-def _made(told: Any, arrays: dict[str, NDArray]) -> Any:
+def _made(told: Any, arrays: dict[str, Array]) -> Any:
     if not isinstance(told, dict):
         return told
     kind, of = told["is"], told["of"]

@@ -15,8 +15,8 @@ from semicyclic.adapters.flower.averages import as_type
 from semicyclic.adapters.flower.coding import record
 from semicyclic.method.schedule import Schedule
 from semicyclic.store.safely import put
+from semicyclic.types import Array
 
-NDArray = npt.NDArray[Any]
 FORMAT = "semicyclic-block-models"
 
 
@@ -30,7 +30,7 @@ class BlockModels:
     """
 
     schedule: Schedule
-    models: tuple[Mapping[str, NDArray], ...]
+    models: tuple[Mapping[str, Array], ...]
     fallback: tuple[int, ...] = ()
     read_out: str = "mean"
     chosen: tuple[str, ...] = ()
@@ -49,23 +49,23 @@ class BlockModels:
         """The model of a block as Flower's record."""
         return record({name: np.array(value) for name, value in self.models[block].items()})
 
-    def arrays(self, block: int) -> dict[str, NDArray]:
+    def arrays(self, block: int) -> dict[str, Array]:
         """The named arrays of a block, as copies that may be changed."""
         return {name: np.array(value) for name, value in self.models[block].items()}
 
-    def at(self, when: object, **naive: Any) -> Mapping[str, NDArray]:
+    def at(self, when: object, **naive: Any) -> Mapping[str, Array]:
         """The model in force at a moment: an aware datetime, or epoch seconds."""
         found = self.schedule.locate([when], **naive)
         return self.models[int(found.block[0])]
 
-    def personal(self, profile: npt.ArrayLike) -> dict[str, NDArray]:
+    def personal(self, profile: npt.ArrayLike) -> dict[str, Array]:
         """The model for a client that is there in block i with probability profile[i]: sum_i a(i) w^i.
 
         It keeps the guarantee (SPEC G2) where the loss is convex in the arrays; for a network, average the
         predictions of the blocks' models instead, or draw a block.
         """
         share = distribution(profile, len(self.models))
-        found: dict[str, NDArray] = {}
+        found: dict[str, Array] = {}
         for name, first in self.models[0].items():
             mixed = sum(share[i] * self.models[i][name].astype(np.float64) for i in np.flatnonzero(share))
             found[name] = as_type(np.asarray(mixed), first.dtype)
@@ -109,7 +109,7 @@ class BlockModels:
         return BlockModels(schedule, models, tuple(told["fallback"]), told["read_out"], chosen)
 
 
-def distribution(profile: npt.ArrayLike, blocks: int) -> NDArray:
+def distribution(profile: npt.ArrayLike, blocks: int) -> Array:
     """A client's availability as a distribution over blocks, checked and summing to one."""
     share = np.asarray(profile, dtype=np.float64)
     if share.shape != (blocks,):
@@ -123,7 +123,7 @@ def distribution(profile: npt.ArrayLike, blocks: int) -> NDArray:
     return np.asarray(share / share.sum())
 
 
-def uniform(blocks: int) -> NDArray:
+def uniform(blocks: int) -> Array:
     """A client that is there in every block alike."""
     return np.full(blocks, 1.0 / blocks)
 

@@ -6,14 +6,11 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ArrayRecord, Message, MetricRecord
 
 from semicyclic.adapters.flower.averages import Layout, as_type
 from semicyclic.adapters.flower.coding import decode, encode, remember
-
-NDArray = npt.NDArray[Any]
-
+from semicyclic.types import Array
 
 # Below this many values a look at each is as quick as a sum.
 SMALL = 1 << 14
@@ -159,7 +156,7 @@ class Screen(NamedTuple):
                 raise Bad("too large", f"array {name!r} holds values beyond {self.largest:g}")
             remember(array, value)
 
-    def _is_small(self, value: NDArray) -> bool:
+    def _is_small(self, value: Array) -> bool:
         """Whether no value is beyond the largest; one pass, by the sum of squares, if that settles it."""
         if value.dtype.kind != "f" or not value.size:
             return True
@@ -200,7 +197,7 @@ class Screen(NamedTuple):
             raise Bad("loss", f"its {self.loss!r} is {loss!r}: one number of at most {WORST:g} is expected")
 
 
-def finite(value: NDArray) -> bool:
+def finite(value: Array) -> bool:
     """Whether all values are finite; one pass, as a sum is not finite if any of its terms is not."""
     if value.dtype.kind != "f":
         return True

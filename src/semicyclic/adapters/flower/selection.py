@@ -5,17 +5,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 
 from semicyclic.adapters.flower.models import distribution, uniform
 from semicyclic.adapters.flower.screening import Rejected
+from semicyclic.types import Array
 
-NDArray = npt.NDArray[Any]
 # A node that does not answer is asked so many times what it is like.
 TRIES = 2
 # How often a server looks for replies, in seconds.
@@ -63,7 +62,7 @@ class Profile(NamedTuple):
     The number outlives a restart of the server, which node ids may not; replies are put into its order.
     """
 
-    availability: NDArray
+    availability: Array
     zone: str
     device: int
 
@@ -174,7 +173,7 @@ class Directory:
             picked = rng.choice(len(rested), count, replace=False, p=chance / chance.sum())
         return [rested[i] for i in sorted(picked)]
 
-    def availability(self, node: int) -> NDArray:
+    def availability(self, node: int) -> Array:
         """What a node says of itself, or all blocks alike."""
         known = self.profiles.get(node)
         return uniform(self.blocks) if known is None else known.availability

@@ -13,7 +13,6 @@ from os import PathLike
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp import Grid
@@ -35,8 +34,8 @@ from semicyclic.adapters.flower.selection import Directory, Selection, present
 from semicyclic.adapters.flower.trials import EVALUATORS, Trials, is_trial, keys_of, metrics_of
 from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.schedule import Schedule
+from semicyclic.types import Array
 
-NDArray = npt.NDArray[Any]
 # Why all clients of an app may be left out alike.
 MISUNDERSTOOD = {"loss", "count", "names", "records", "shape", "type"}
 
@@ -358,7 +357,7 @@ class Pluralistic(Strategy):
         """
         return self.learnt.lasts(of)
 
-    def consensus(self) -> dict[str, NDArray]:
+    def consensus(self) -> dict[str, Array]:
         """The mean over all rounds: one model for all blocks."""
         return self.learnt.consensus()
 
@@ -366,14 +365,14 @@ class Pluralistic(Strategy):
         """The current model: of the shared chain, or of the block of the latest round."""
         return self.learnt.main()
 
-    def hedge_shares(self) -> NDArray:
+    def hedge_shares(self) -> Array:
         """[m, 2] how probable the shared and the own chain of each block are by now."""
         if self.learnt.bets is None:
             raise ValueError("there is no hedge: use chains=Chains.SPLIT or Chains.HEDGED")
         return self.learnt.bets.share.copy()
 
     @property
-    def participation(self) -> NDArray:
+    def participation(self) -> Array:
         """[m] how many replies were learnt from in each block."""
         by_block = self.total.get("by_block", {})
         return np.array([by_block.get(str(block), 0) for block in range(self.schedule.blocks)])
@@ -422,7 +421,7 @@ class Pluralistic(Strategy):
             log(ERROR, "round %d made no step: %s", this.number, this.note)
             return None, None
 
-    def _losses(self, shared: Sequence[Message], own: Sequence[Message]) -> NDArray | None:
+    def _losses(self, shared: Sequence[Message], own: Sequence[Message]) -> Array | None:
         """The mean losses of both models on the nodes that have reported both."""
         reports = []
         for name, replies in (("shared", shared), ("own", own)):

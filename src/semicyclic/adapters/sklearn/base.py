@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
@@ -23,8 +22,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Numbered
 from semicyclic.method.train import METHODS
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class SemiCyclic(BaseEstimator):  # type: ignore[misc]

@@ -7,7 +7,6 @@ passes X on: pipelines, searches, scorers, calibration.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils import compute_class_weight
@@ -20,8 +19,7 @@ from semicyclic.adapters.sklearn.inputs import features_of, told
 from semicyclic.method import loss as losses
 from semicyclic.method.loss import Loss
 from semicyclic.method.pack import coded, distinct
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 CLASSES = "'logistic' (which scikit-learn calls log_loss) or 'hinge'"
 NUMBERS = "'squared', 'absolute' or 'quantile(0.9)' (scikit-learn's squared_error, absolute_error, quantile)"

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.how import How
 from semicyclic.adapters.sklearn.places import Calendar
@@ -19,8 +18,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.schedule import Numbered
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 READ_OUTS = ("mean", "last", "tail")
 # Of the rows of a fit, so many and so many cells are kept at most, to be measured on when asked.

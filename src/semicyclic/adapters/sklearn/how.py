@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.places import Placed, Where
 from semicyclic.method import step as steps
@@ -12,8 +11,7 @@ from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.step import RATE, Step
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # The method that tries all, and mixes what has been best lately.
 AUTO = "auto"

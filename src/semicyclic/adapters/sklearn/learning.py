@@ -2,10 +2,8 @@
 
 from copy import deepcopy
 from math import inf
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.fitted import Fitted, sample_of
 from semicyclic.adapters.sklearn.how import AUTO, Given, How
@@ -21,8 +19,7 @@ from semicyclic.method.loss import Loss
 from semicyclic.method.pack import nothing, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # The most pages of records; beyond, they are folded.
 PAGES = 64

@@ -1,13 +1,9 @@
 """In which order rows that are all there are learnt from."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.pack import Order
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 def order_of(

@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic import units
 from semicyclic.adapters.sklearn.tables import absent, picked
 from semicyclic.method.moments import instants
 from semicyclic.method.schedule import AnySchedule, Numbered, Schedule, as_schedule
 from semicyclic.method.zone import zone_info
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Numbers below this many seconds, before March 1973, are hardly ever times: they were scaled, are counted in
 # minutes or days, or are the nothing of a sparse matrix.

@@ -1,17 +1,14 @@
 """What may be a mistake and is no error: said as a warning, with the remedy."""
 
 import warnings
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.adapters.sklearn.how import AUTO, Given, How
 from semicyclic.adapters.sklearn.places import Calendar, Placed
 from semicyclic.method.rows import Rows
 from semicyclic.method.step import RATE
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Features and labels beyond this are not learnt within a thousand adaptive steps; nor are features whose
 # values, where there are any, are smaller than this.

@@ -5,15 +5,13 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.model_selection import BaseCrossValidator
 
 from semicyclic import units
 from semicyclic.adapters.sklearn.places import Where, calendar_of
 from semicyclic.adapters.sklearn.tables import absent, as_table, position, take
 from semicyclic.method.moments import span
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class CycleSplit(BaseCrossValidator):  # type: ignore[misc]

@@ -3,10 +3,9 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.utils.validation import check_array
 
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 
 class Taken(NamedTuple):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
@@ -21,8 +20,8 @@ from semicyclic.adapters.flower.coding import decode, record
 from semicyclic.experiments.fleet.local import log_loss, loss_before, scores, trained
 from semicyclic.experiments.fleet.world import START, Settings, World, make
 from semicyclic.store.safely import put_text
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 WEIGHTS = "weights"
 
 client = ClientApp()

@@ -8,13 +8,11 @@ from typing import Any, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.edges import DAY
 from semicyclic.method.schedule import Schedule
 from semicyclic.method.zone import to_wall
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 # Availability is known by the half hour.
 SLOTS = 48

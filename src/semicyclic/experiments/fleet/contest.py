@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from flwr.app import ArrayRecord, MetricRecord
 from flwr.serverapp.strategy import Result
 
@@ -18,8 +17,8 @@ from semicyclic.adapters.flower import BlockClock, BlockModels, Chains, Pluralis
 from semicyclic.experiments.fleet.app import WEIGHTS, clock_of, fleet_grid, run, strategy_of
 from semicyclic.experiments.fleet.world import Settings, World, make
 from semicyclic.experiments.summary import beyond
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Tell = Callable[[float, str], None]
 
 APPROACHES = {

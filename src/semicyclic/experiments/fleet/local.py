@@ -1,13 +1,10 @@
 """What a device does with its own rows: some steps of SGD on the logistic loss, compiled."""
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.jit import jit
+from semicyclic.types import Array
 
-Array = npt.NDArray[Any]
 Cells = tuple[Array, Array, Array]
 
 

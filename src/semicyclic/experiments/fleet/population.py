@@ -2,15 +2,13 @@
 or groups of tweets. What a device holds depends on where it lives, and so does when it is available."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.method.rows import Rows
 from semicyclic.method.schedule import Schedule
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 ZONES = 24
 FEATURES = 20

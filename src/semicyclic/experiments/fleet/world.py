@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from semicyclic.experiments.fleet import availability as available
 from semicyclic.experiments.fleet.availability import Availability
 from semicyclic.experiments.fleet.population import Population, flights, synthetic, tweets
-
-Array = npt.NDArray[Any]
+from semicyclic.types import Array
 
 MODELS = ("label-cycle", "cosine", "linear", "flat", "rows")
 # The first day of a simulated fleet.
