@@ -13,7 +13,7 @@ from sybil.parsers.markdown import PythonCodeBlockParser
 # Numba looks only at a kernel's own file to see whether its compiled code is stale, not at the
 # files it calls: so tests keep theirs by the contents of all.
 _root = Path(__file__).parent
-_sources = b"".join(path.read_bytes() for path in sorted(_root.glob("src/semicyclic/*/*.py")))
+_sources = b"".join(path.read_bytes() for path in sorted(_root.glob("src/semicyclic/**/*.py")))
 os.environ.setdefault(
     "NUMBA_CACHE_DIR", str(_root / ".numba_cache" / hashlib.sha256(_sources).hexdigest()[:16])
 )

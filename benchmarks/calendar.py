@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks.timing import Figure, Peer, at_most, best_of, note
-from semicyclic.method.schedule import Schedule
+from semicyclic.schedule.schedule import Schedule
 
 ZONE = "America/New_York"
 ROWS = 10_000_000

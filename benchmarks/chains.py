@@ -14,8 +14,8 @@ from sklearn.linear_model import SGDClassifier
 from benchmarks.streams import Stream, stream
 from benchmarks.timing import Figure, Peer, at_least, at_most, best_of, no_goal, note
 from semicyclic.method import train
+from semicyclic.method.batches import Packed, pack
 from semicyclic.method.loss import logistic
-from semicyclic.method.pack import Packed, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.step import adagrad
 

@@ -45,7 +45,7 @@ def fed_wrap() -> list[Figure]:
     from flwr.serverapp.strategy import FedAvg
 
     from semicyclic import Schedule
-    from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock
+    from semicyclic.adapters.flower import Chains, InProcessGrid, PluralisticStrategy, RoundClock
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
     app = _client()
@@ -57,12 +57,12 @@ def fed_wrap() -> list[Figure]:
     def wrapped() -> None:
         # One chain, and nothing that a bare run does not do but averaging.
         inner = FedAvg(fraction_evaluate=0.0)
-        strategy = Pluralistic(inner, Schedule.daily(6), clock, chains=Chains.SHARED, evaluators=0)
-        strategy.start(InProcess(app, CLIENTS), arrays, 3)
+        strategy = PluralisticStrategy(inner, Schedule.daily(6), clock, chains=Chains.SHARED, evaluators=0)
+        strategy.start(InProcessGrid(app, CLIENTS), arrays, 3)
 
     taken = best_of(
         5,
-        bare=Peer(lambda: bare.start(InProcess(app, CLIENTS), arrays, 3)),
+        bare=Peer(lambda: bare.start(InProcessGrid(app, CLIENTS), arrays, 3)),
         wrapped=wrapped,
     )
     return [
@@ -73,8 +73,8 @@ def fed_wrap() -> list[Figure]:
 
 FLEET = f"""
 import logging, time
-from semicyclic.experiments.fleet.app import clock_of, fleet_grid, run, strategy_of
-from semicyclic.experiments.fleet.world import Settings, make
+from semicyclic.experiments.federated.app import clock_of, fleet_grid, run, strategy_of
+from semicyclic.experiments.federated.fleet import Settings, make
 logging.getLogger("flwr").setLevel(logging.ERROR)
 world = make(Settings(devices={DEVICES}, per_round={PER_ROUND}, invited={PER_ROUND}, local_steps=1))
 clock = clock_of(world)
@@ -107,7 +107,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp.strategy import FedAvg
 from benchmarks.federated import _client
 from semicyclic import Schedule
-from semicyclic.adapters.flower import Chains, InProcess, Pluralistic, RoundClock, Storage
+from semicyclic.adapters.flower import Chains, InProcessGrid, PluralisticStrategy, RoundClock, Storage
 logging.getLogger("flwr").setLevel(logging.ERROR)
 size, chains, tail = int(sys.argv[1]), Chains[sys.argv[2]], int(sys.argv[3])
 precision, folder = sys.argv[4:6]
@@ -116,12 +116,12 @@ tracemalloc.start()
 for blocks in (2, 10):
     clock = RoundClock(datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1) / blocks)
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
-    strategy = Pluralistic(
+    strategy = PluralisticStrategy(
         inner, Schedule.daily(blocks), clock, chains=chains, tail=tail,
         storage=Storage(precision, folder or None), evaluators=1 if chains is Chains.SPLIT else 0)
     arrays = ArrayRecord({"w": Array(np.ones(size, np.float32))})
     # Four visits to every block, so that all that is kept for a block is there.
-    strategy.start(InProcess(_client(evaluates=True), 4), arrays, 4 * blocks + 1)
+    strategy.start(InProcessGrid(_client(evaluates=True), 4), arrays, 4 * blocks + 1)
     gc.collect()
     found.append(tracemalloc.get_traced_memory()[0])
     del strategy, arrays
@@ -134,7 +134,7 @@ print((found[1] - found[0]) / 8 / (4 * size))
 def fed_memory() -> list[Figure]:
     """Memory for each further block, in models of single precision, against what the docs say."""
     from semicyclic.adapters.flower import Chains
-    from semicyclic.adapters.flower.learnt import models_per_block
+    from semicyclic.adapters.flower.server_state import models_per_block
 
     figures = []
     with tempfile.TemporaryDirectory() as folder:

@@ -18,23 +18,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.timing import Figure, at_least, at_most, no_goal, note, peer_timed, timed
-from semicyclic.data.columns import Wish
-from semicyclic.data.inputs import Inputs
 from semicyclic.method.loss import by_name
-from semicyclic.method.schedule import Schedule
-from semicyclic.store.modelfile import load
-from semicyclic.stream.job import Job
-from semicyclic.stream.predicting import answers, opened
-from semicyclic.stream.training import Training
-from semicyclic.stream.whatif import Wanted, model_for
-from semicyclic.stream.whatif import opened as opened_log
+from semicyclic.schedule.schedule import Schedule
+from semicyclic.store.model_file import load
+from semicyclic.tables.columns import ColumnRequest
+from semicyclic.tables.sources import Sources
+from semicyclic.tables.writers import open_writer
+from semicyclic.training.config import TrainConfig
+from semicyclic.training.predict import predict_batches
+from semicyclic.training.train_files import FileTraining
+from semicyclic.training.what_if import ModelRequest, model_for
+from semicyclic.training.what_if import open_run as opened_log
 
 ROWS, DAYS = 5_000_000, 30
 NUMBERS = [f"n{k}" for k in range(6)]
 CATEGORIES = [f"c{k}" for k in range(6)]
 CHUNK = 1 << 16
 # One chain, as scikit-learn has one.
-JOB = Job(Wish(("when",), "y"), Schedule.daily(6), method="pluralistic")
+JOB = TrainConfig(ColumnRequest(("when",), "y"), Schedule.daily(6), method="pluralistic")
 
 
 def _table(rows: int, seed: int = 0) -> Any:
@@ -83,9 +84,11 @@ def _room() -> Iterator[Path]:
         yield Path(place)
 
 
-def _train(files: list[Path], *, job: Job = JOB, checkpoints: bool = True, out: Path | None = None) -> None:
+def _train(
+    files: list[Path], *, job: TrainConfig = JOB, checkpoints: bool = True, out: Path | None = None
+) -> None:
     with _room() as place:
-        Training(job, Inputs([*files]), out or place, lambda _: None, checkpoints=checkpoints).go(
+        FileTraining(job, Sources([*files]), out or place, lambda _: None, checkpoints=checkpoints).go(
             resume=False
         )
 
@@ -195,8 +198,8 @@ def what_if() -> list[Figure]:
         )
         pq.write_table(table, place / "rows.parquet")
         (place / "run").mkdir()
-        Training(job, Inputs([place / "rows.parquet"]), place / "run", lambda _: None).go(resume=False)
-        wanted = [Wanted(blocks, how) for blocks in (24, 6, 1) for how in ("tail", "fading")]
+        FileTraining(job, Sources([place / "rows.parquet"]), place / "run", lambda _: None).go(resume=False)
+        wanted = [ModelRequest(blocks, how) for blocks in (24, 6, 1) for how in ("tail", "fading")]
 
         def six() -> None:
             log = opened_log(place / "run")
@@ -265,9 +268,9 @@ def predict() -> list[Figure]:
             break
 
         def ours() -> None:
-            with opened(place / "a.parquet", "parquet", sys.stdout.buffer) as writer:
-                for answered in answers(model, Inputs([small]), skip=False):
-                    writer.write(answered)
+            with open_writer(place / "a.parquet", "parquet", sys.stdout.buffer) as writer:
+                for answered in predict_batches(model, Sources([small]), skip=False):
+                    writer.write(answered.table, answered.added, answered.lines)
 
         ours()
         timed("predict", ours)

@@ -11,11 +11,11 @@ from benchmarks.timing import Figure, Peer, at_least, at_most, best_of, no_goal,
 from semicyclic.method import train
 from semicyclic.method.evaluate import matrices
 from semicyclic.method.loss import logistic
-from semicyclic.method.measure import log_loss
+from semicyclic.method.metrics import log_loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import Numbered
-from semicyclic.store.modelfile import load, save
+from semicyclic.schedule.numbered import Numbered
+from semicyclic.store.model_file import load, save
 
 ROWS = 160_000
 
@@ -41,7 +41,7 @@ def matrix() -> list[Figure]:
         9,
         scipy=Peer(lambda: X @ together),
         matrix=lambda: matrices(models, rows),
-        losses=lambda: matrices(models, rows, measure=log_loss),
+        losses=lambda: matrices(models, rows, metric=log_loss),
         separately=Peer(lambda: [X @ each for each in together.T]),
     )
     return [

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from benchmarks.timing import Figure, Peer, at_least, at_most, best_of, no_goal, note
-from semicyclic.data import standin, tweets
-from semicyclic.data.sparse import Cells
-from semicyclic.experiments import protocol
-from semicyclic.experiments.approaches import CLASSES
-from semicyclic.experiments.repetition import PAPER
-from semicyclic.method import measure, train
+from semicyclic.datasets import sentiment140, synthetic_tweets
+from semicyclic.experiments.reproduce import protocol
+from semicyclic.experiments.reproduce.approaches import CLASSES
+from semicyclic.experiments.reproduce.repetition import PAPER
+from semicyclic.method import metrics, train
+from semicyclic.method.batches import RowOrder, pack
 from semicyclic.method.evaluate import by_block
 from semicyclic.method.loss import logistic
-from semicyclic.method.pack import Order, pack
 from semicyclic.method.rows import Rows
+from semicyclic.method.sparse import SparseRows
 
 ROWS = 200_000
 
@@ -62,11 +62,11 @@ def ingest() -> list[Figure]:
     """200,000 rows from a file to bags of words, against plain Python."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
-        path.write_bytes(b"".join(part.tobytes() for part in standin.make(ROWS)))
-        found, expected = tweets.read_file(path), _by_hand(path)
+        path.write_bytes(b"".join(part.tobytes() for part in synthetic_tweets.make(ROWS)))
+        found, expected = sentiment140.read_file(path), _by_hand(path)
         assert [int(words) for words in np.diff(found.start)] == [len(set(words)) for _, _, words in expected]
         assert found.positive.tolist() == [positive for positive, _, _ in expected]
-        taken = best_of(3, ours=lambda: tweets.read_file(path), python=Peer(lambda: _by_hand(path)))
+        taken = best_of(3, ours=lambda: sentiment140.read_file(path), python=Peer(lambda: _by_hand(path)))
     return [
         at_least("plain Python / ingest", taken["python"] / taken["ours"], 15.0),
         no_goal("ingest, thousand rows a second", ROWS / taken["ours"] / 1000),
@@ -78,7 +78,7 @@ def ingest() -> list[Figure]:
 READ = """
 import sys
 from pathlib import Path
-from semicyclic.data.tweets import read_file
+from semicyclic.datasets.sentiment140 import read_file
 rows = len(read_file(Path(sys.argv[1])))
 status = Path("/proc/self/status").read_text().split()
 print(rows, status[status.index("VmHWM:") + 1])
@@ -90,24 +90,24 @@ def ingest_memory() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
         with path.open("wb") as file:
-            for part in standin.make():
+            for part in synthetic_tweets.make():
                 file.write(part.tobytes())
         size = path.stat().st_size
         done = subprocess.run(
             [sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True
         )
     rows, peak = map(int, done.stdout.split())
-    assert rows == standin.ROWS
+    assert rows == synthetic_tweets.ROWS
     return [at_most("peak memory, GB", note("GB", 1024 * peak / 1e9), 1.0), no_goal("file, GB", size / 1e9)]
 
 
 class _Once:
     """One repetition of the paper's four approaches: consensus, per-component, pluralistic, i.i.d."""
 
-    def __init__(self, data: tweets.Tweets) -> None:
+    def __init__(self, data: sentiment140.Tweets) -> None:
         self.how = protocol.text()
         self.block = self.how.block_of(data.second)
-        self.rows = Rows(Cells(data.start, data.words, data.counts, len(data.vocabulary)), data.positive)
+        self.rows = Rows(SparseRows(data.start, data.words, data.counts, len(data.vocabulary)), data.positive)
         self.batches = {"train": 0, "test": 0}
 
     def __call__(self) -> dict[str, float]:
@@ -127,7 +127,7 @@ class _Once:
             ideal = pool.submit(self._ideal, protocol.mixed(order, rng), test)
             return {**cyclic.result(), **ideal.result()}
 
-    def _cyclic(self, order: Order, test: Rows) -> dict[str, float]:
+    def _cyclic(self, order: RowOrder, test: Rows) -> dict[str, float]:
         packed = self._packed(order)
         single = train.pluralistic(packed, step_size=PAPER.single)
         own = train.separate(packed, step_size=PAPER.separate)
@@ -140,18 +140,18 @@ class _Once:
             "per_component": float(np.diagonal(separate[-1]).mean()),
         }
 
-    def _ideal(self, order: Order, test: Rows) -> dict[str, float]:
+    def _ideal(self, order: RowOrder, test: Rows) -> dict[str, float]:
         run = train.pluralistic(self._packed(order), step_size=PAPER.single)
         return {"iid": float(self._tested(run, test)[-1].mean())}
 
-    def _packed(self, order: Order) -> Any:
+    def _packed(self, order: RowOrder) -> Any:
         size = self.how.batch_size
         return pack(self.rows, self.how.blocks, loss=logistic, batch_size=size, classes=CLASSES, order=order)
 
     def _tested(self, run: Any, test: Rows) -> Any:
         """[10, 6, 6] accuracy after every block of every day on every block."""
         weights = np.concatenate([run.last(through=day).weights for day in range(10)])
-        found = by_block(weights, test, 6, loss=logistic, classes=CLASSES, measure=measure.accuracy)
+        found = by_block(weights, test, 6, loss=logistic, classes=CLASSES, metric=metrics.accuracy)
         return found.reshape(10, 6, 6)
 
 
@@ -174,7 +174,7 @@ def _a_batch(lists: list[list[int]], labels: Any, w: Any, *, learns: bool) -> in
 
 def protocol_once() -> list[Figure]:
     """One repetition at full size against the authors' loop, of which 300 minibatches are timed."""
-    data = tweets.read(standin.make())
+    data = sentiment140.read(synthetic_tweets.make())
     once = _Once(data)
     rng = np.random.default_rng(0)
     chosen = rng.permutation(len(data))[: 300 * 128]
@@ -209,7 +209,7 @@ def reproduce() -> list[Figure]:
         for number in range(2):  # the first may still compile
             started = time.perf_counter()
             out = Path(folder) / str(number)
-            command = [sys.executable, "-m", "semicyclic.cli", "reproduce", "--out", str(out)]
+            command = [sys.executable, "-m", "semicyclic.cli.main", "reproduce", "--out", str(out)]
             subprocess.run(command, capture_output=True, check=True)
             seconds.append(time.perf_counter() - started)
         told = json.loads((out / "results.json").read_text())["seconds"]

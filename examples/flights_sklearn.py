@@ -34,7 +34,7 @@ from semicyclic import CycleSplit, Schedule, SemiCyclicClassifier
 # is made epoch seconds here, so that it fits into a sparse matrix beside the encoded airports.
 
 # %%
-flights = pd.read_parquet(str(files("semicyclic.data") / "flights.parquet")).dropna()
+flights = pd.read_parquet(str(files("semicyclic.datasets") / "flights.parquet")).dropna()
 local = flights["when"].dt.tz_localize("America/New_York", ambiguous=True, nonexistent="shift_forward")
 flights["epoch"] = local.astype("datetime64[s, UTC]").astype(np.int64)
 flights["hour"] = flights["when"].dt.hour

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import FedAvg
 from torch import nn
 
 from semicyclic import Schedule
-from semicyclic.adapters.flower import InProcess, Pluralistic, RoundClock, Selection
+from semicyclic.adapters.flower import InProcessGrid, PluralisticStrategy, RoundClock, Selection
 
 CLIENTS, FEATURES, ROUNDS = 60, 20, 144
 torch.set_num_threads(1)
@@ -92,14 +92,14 @@ def main() -> None:
         """Who is there: clients 0 to 29 by day, the others by night."""
         return range(CLIENTS // 2) if 6 <= time.hour < 18 else range(CLIENTS // 2, CLIENTS)
 
-    strategy = Pluralistic(
+    strategy = PluralisticStrategy(
         FedAvg(fraction_evaluate=0.0),
         Schedule.daily(edges=[6, 18]),
         clock,
-        selection=Selection(wanted=10),
+        selection=Selection(clients_per_round=10),
         seed=1,
     )
-    grid = InProcess(app, CLIENTS, online=online, clock=clock)
+    grid = InProcessGrid(app, CLIENTS, online=online, clock=clock)
     result = strategy.start(grid, ArrayRecord(network().state_dict()), num_rounds=ROUNDS)
 
     models = strategy.best()

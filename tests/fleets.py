@@ -11,7 +11,14 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg, Strategy
 
 import semicyclic as sc
-from semicyclic.adapters.flower import BlockResult, Chains, InProcess, Pluralistic, RoundClock, Selection
+from semicyclic.adapters.flower import (
+    BlockResult,
+    Chains,
+    InProcessGrid,
+    PluralisticStrategy,
+    RoundClock,
+    Selection,
+)
 from semicyclic.types import Array as NDArray
 
 logging.getLogger("flwr").setLevel(logging.ERROR)
@@ -86,8 +93,8 @@ def initial() -> ArrayRecord:
     return ArrayRecord({"w": Array(np.zeros(WIDTH)), "b": Array(np.ones((2, 1)))})
 
 
-def strategy(inner: Strategy | None = None, **how: Any) -> Pluralistic:
-    return Pluralistic(
+def strategy(inner: Strategy | None = None, **how: Any) -> PluralisticStrategy:
+    return PluralisticStrategy(
         fedavg() if inner is None else inner,
         SCHEDULE,
         how.pop("clock", None) or RoundClock(START, HOURS),
@@ -96,8 +103,19 @@ def strategy(inner: Strategy | None = None, **how: Any) -> Pluralistic:
     )
 
 
-def run(found: Pluralistic, rounds: int, grid: InProcess | None = None, **how: Any) -> BlockResult:
-    return found.start(grid or InProcess(client(), 6), initial(), rounds, timeout=60.0, **how)
+def run(
+    found: PluralisticStrategy, rounds: int, grid: InProcessGrid | None = None, **how: Any
+) -> BlockResult:
+    return found.start(grid or InProcessGrid(client(), 6), initial(), rounds, timeout=60.0, **how)
 
 
-__all__ = ["Chains", "InProcess", "Pluralistic", "RoundClock", "Selection", "client", "run", "strategy"]
+__all__ = [
+    "Chains",
+    "InProcessGrid",
+    "PluralisticStrategy",
+    "RoundClock",
+    "Selection",
+    "client",
+    "run",
+    "strategy",
+]

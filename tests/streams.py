@@ -10,8 +10,8 @@ from semicyclic.method import loss as losses
 from semicyclic.method import step as steps
 from semicyclic.method import train
 from semicyclic.method.basis import Basis
+from semicyclic.method.batches import Packed
 from semicyclic.method.loss import Loss
-from semicyclic.method.pack import Packed
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.types import Array

@@ -146,7 +146,7 @@ def test_a_start_is_where_every_block_begins(width: str) -> None:
         vectors = np.zeros((made.basis.vectors, *start.shape))
         vectors[np.unique(made.basis.active[:, 0])] = start
         steps, _ = oracle.run(made.problem, vectors)
-        run = trained(made, start=start)
+        run = trained(made, initial_weights=start)
         for block in np.unique(made.problem.block):
             own = [step for step in steps if step.block == block]
             close(run.mean().weights[block], oracle.mean_of(own), 1e-12)
@@ -176,12 +176,12 @@ def test_every_chain_may_have_a_start_of_its_own() -> None:
     X, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
     block = np.tile(np.repeat([0, 1], 5), 4)
     starts = rng.normal(size=(2, 1, 4))
-    both = train.separate(sc.Rows(X, y, block=block), 2, start=starts, batch_size=2)
+    both = train.separate(sc.Rows(X, y, block=block), 2, initial_weights=starts, batch_size=2)
     for i in range(2):
         own = block == i
         rows = sc.Rows(X[own], y[own], block=np.zeros(20, int), cycle=np.repeat(np.arange(4), 5))
-        alone = train.separate(rows, 1, start=starts[i], batch_size=2, classes=(0, 1))
+        alone = train.separate(rows, 1, initial_weights=starts[i], batch_size=2, classes=(0, 1))
         assert np.allclose(both.last().weights[i], alone.last().weights[0], atol=1e-6)
         assert np.allclose(both.mean().weights[i], alone.mean().weights[0], atol=1e-6)
     with pytest.raises(ValueError, match=r"start has shape \(3, 1, 4\)"):
-        train.separate(sc.Rows(X, y, block=block), 2, start=rng.normal(size=(3, 1, 4)))
+        train.separate(sc.Rows(X, y, block=block), 2, initial_weights=rng.normal(size=(3, 1, 4)))

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import semicyclic as sc
-from semicyclic import cli
-from semicyclic.show.hard import stands
+from semicyclic.cli import main
+from semicyclic.reports.lower_bounds import stands
 
-COMMAND = [sys.executable, "-m", "semicyclic.cli"]
+COMMAND = [sys.executable, "-m", "semicyclic.cli.main"]
 
 
 def call(*words: str) -> subprocess.CompletedProcess[str]:
@@ -103,7 +103,7 @@ def test_theory_prints_what_it_always_did(
 def here(*words: str) -> int:
     """The same in this process."""
     with pytest.raises(SystemExit) as end:
-        cli.main([*words])
+        main.main([*words])
     return int(end.value.code or 0)
 
 
@@ -145,10 +145,10 @@ def test_theory_writes_its_bounds(tmp_path: Path) -> None:
 
 def test_reproduce_prints_what_it_always_did(tmp_path: Path) -> None:
     """On a file in Sentiment140's layout, so on the way a user goes."""
-    from semicyclic.data import standin
+    from semicyclic.datasets import synthetic_tweets
 
     file = tmp_path / "small.csv"
-    file.write_bytes(b"".join(part.tobytes() for part in standin.make(12_000)))
+    file.write_bytes(b"".join(part.tobytes() for part in synthetic_tweets.make(12_000)))
     done = call("reproduce", str(file), "--out", str(tmp_path / "out"), "--repetitions", "2", "--seed", "3")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -254,7 +254,7 @@ def test_without_the_extra_the_sentence_says_what_to_install(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     for words in (["reproduce"], ["theory", "--hard"]):
         with pytest.raises(SystemExit) as end:
-            cli.main([*words, "--out", str(tmp_path / "none")])
+            main.main([*words, "--out", str(tmp_path / "none")])
         assert end.value.code == 1
         assert "pip install 'semicyclic[report]'" in capsys.readouterr().err
         assert not (tmp_path / "none").exists()
@@ -263,17 +263,17 @@ def test_without_the_extra_the_sentence_says_what_to_install(
 def test_progress_is_shown_on_a_terminal_and_stopping_is_quiet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    from semicyclic.experiments import reproduce
+    from semicyclic.experiments.reproduce import run
 
     monkeypatch.setenv("FORCE_COLOR", "1")
     with pytest.raises(SystemExit):
-        cli.main(["reproduce", "--rows", "12000", "--repetitions", "1", "--out", str(tmp_path)])
+        main.main(["reproduce", "--rows", "12000", "--repetitions", "1", "--out", str(tmp_path)])
     assert "training and testing" in capsys.readouterr().out
 
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(reproduce, "run_experiment", stop)
+    monkeypatch.setattr(run, "run_experiment", stop)
     with pytest.raises(SystemExit) as end:
-        cli.main(["reproduce", "--rows", "12000", "--out", str(tmp_path)])
+        main.main(["reproduce", "--rows", "12000", "--out", str(tmp_path)])
     assert end.value.code == 130

@@ -14,7 +14,7 @@ import scipy.sparse
 
 import semicyclic as sc
 from semicyclic.method import average, log, train
-from semicyclic.method.readout import TILE_BITS
+from semicyclic.method.kernels.readout import TILE_BITS
 
 PACKAGE = Path(sc.__file__).parent
 SCRIPT = """
@@ -31,7 +31,8 @@ def test_an_unwritable_cache_folder_does_no_harm(tmp_path: Path) -> None:
     Permissions would not do, for root may write anywhere.
     """
     shutil.copytree(PACKAGE, tmp_path / "semicyclic", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "semicyclic" / "method" / "__pycache__").write_text("in the way")
+    for folder in (tmp_path / "semicyclic").rglob("kernels"):
+        (folder / "__pycache__").write_text("in the way")
     packages = [path for path in sys.path if path.endswith("site-packages")]
     environment = {
         "PATH": os.environ["PATH"],

@@ -12,27 +12,27 @@ from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
 
 import semicyclic as sc
-from semicyclic.method import certify, evaluate, train
+from semicyclic.method import evaluate, train
 from semicyclic.method.evaluate import by_block
 from semicyclic.method.model import Pluralistic
+from semicyclic.theory import certificate
 from semicyclic.types import Array
 from tests.streams import LOSSES, case, seeds, trained
 
 LOGISTIC = sc.loss.logistic
-CLASSIFICATION = [sc.measure.accuracy, sc.measure.log_loss]
-REGRESSION = [sc.measure.absolute_error, sc.measure.squared_error, sc.measure.pinball(0.3)]
+CLASSIFICATION = [sc.metrics.accuracy, sc.metrics.log_loss]
+REGRESSION = [sc.metrics.absolute_error, sc.metrics.squared_error, sc.metrics.pinball(0.3)]
 
 
-def measured(model: sc.Pluralistic, rows: sc.Rows, block: int, measure: sc.measure.Measure) -> float:
+def measured(model: sc.Pluralistic, rows: sc.Rows, block: int, measure: sc.metrics.Metric) -> float:
     """One cell, by the model's own predictions."""
     score = model.score(rows, block=block).astype(float)
     y = np.asarray(rows.labels, dtype=float)
     weight = None if rows.weight is None else rows.weight.astype(float)
     if measure.name == "accuracy":
-        return float(np.average(model.classify(rows, block=block) == rows.labels, weights=weight))
+        return float(np.average(model.predict(rows, block=block) == rows.labels, weights=weight))
     if measure.name == "log_loss":
-        p = model.predict(rows, block=block).astype(float)
-        p = p if p.ndim == 2 else np.stack([1 - p, p], axis=1)
+        p = model.predict_proba(rows, block=block).astype(float)
         return float(np.average(-np.log(p[np.arange(len(p)), y.astype(int)]), weights=weight))
     if measure.name == "auc":
         return float(roc_auc_score(y, score, sample_weight=weight))
@@ -61,12 +61,12 @@ def test_every_cell_is_the_measure_of_one_model_on_one_block(
     models = [run.mean(), run.last(), run.consensus()]
     chosen = CLASSIFICATION if LOSSES[loss].classes else REGRESSION
     if loss == "hinge":
-        chosen = [sc.measure.accuracy]
+        chosen = [sc.metrics.accuracy]
     if LOSSES[loss].classes == 2:
-        chosen = [*chosen, sc.measure.auc]
+        chosen = [*chosen, sc.metrics.auc]
     block = made.problem.block
     for measure in chosen:
-        for model, found in zip(models, sc.matrices(models, made.rows, measure=measure), strict=True):
+        for model, found in zip(models, sc.matrices(models, made.rows, metric=measure), strict=True):
             for j in range(made.blocks):
                 own = made.rows[np.flatnonzero(block == j)]
                 empty = len(own) == 0 or (own.weight is not None and own.weight.sum() == 0)
@@ -94,7 +94,7 @@ def test_more_models_than_fit_one_pass_and_rows_in_many_parts() -> None:
     found = sc.matrices(models, rows, progress=lambda done, of: calls.append((done, of)))
     assert calls == [(1, 3), (2, 3), (3, 3)]
     for model, each in zip(models, found, strict=True):
-        own = model.classify(rows) == rows.labels
+        own = model.predict(rows) == rows.labels
         diagonal = [own[np.arange(n) % m == j].mean() for j in range(m)]
         assert np.allclose(each.diagonal, diagonal)
         assert each.pluralistic == pytest.approx(np.mean(diagonal))
@@ -107,14 +107,14 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch: pytest.MonkeyPatch) -
     found = []
     for cores in (1, 2, 7):
         monkeypatch.setattr(os, "cpu_count", lambda cores=cores: cores)
-        found.append(sc.matrix(model, rows, measure=sc.measure.log_loss).values)
+        found.append(sc.matrix(model, rows, metric=sc.metrics.log_loss).values)
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
 
 
 def test_means_are_unweighted_as_in_the_paper_with_those_by_share_beside_them() -> None:
     values = np.array([[0.9, 0.5], [0.3, 0.7]])
-    made = evaluate.Matrix(values, np.array([0.75, 0.25]), sc.measure.accuracy, ("a", "b"))
+    made = evaluate.Matrix(values, np.array([0.75, 0.25]), sc.metrics.accuracy, ("a", "b"))
     assert made.pluralistic == pytest.approx(0.8)
     assert made.pluralistic_by_share == pytest.approx(0.75 * 0.9 + 0.25 * 0.7)
     assert made.consensus == pytest.approx(0.6)
@@ -144,7 +144,7 @@ def test_equal_scores_of_several_classes_are_the_first_of_them() -> None:
     model = sc.Pluralistic(np.zeros((1, 3, 2)), sc.Numbered(1), sc.loss.softmax(3), (0, 1, 2))
     rows = sc.Rows(np.ones((4, 1)), [0, 1, 2, 2], block=[0] * 4)
     assert sc.matrix(model, rows).values[0, 0] == 0.25
-    assert (model.classify(rows) == 0).all()
+    assert (model.predict(rows) == 0).all()
 
 
 def test_models_of_different_schedules_are_not_evaluated_together() -> None:
@@ -170,16 +170,16 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "none": (lambda: sc.matrices([], MADE.rows), "no models"),
     "unlike": (lambda: sc.matrices([MODEL, REGRESSED], MADE.rows), "must have the same loss"),
     "regression": (
-        lambda: sc.matrix(MODEL, MADE.rows, measure=sc.measure.squared_error),
+        lambda: sc.matrix(MODEL, MADE.rows, metric=sc.metrics.squared_error),
         "squared_error has no meaning for loss logistic: use accuracy",
     ),
     "classification": (
-        lambda: sc.matrix(REGRESSED, MADE.rows, measure=sc.measure.auc),
+        lambda: sc.matrix(REGRESSED, MADE.rows, metric=sc.metrics.auc),
         "auc has no meaning for loss squared: use absolute_error",
     ),
     "columns": (lambda: sc.matrix(MODEL, sc.Rows(np.ones((1, 9)), [1.0], block=[0])), "rows have 9 columns"),
     "labels": (lambda: sc.matrix(MODEL, sc.Rows(MADE.problem.X, block=MADE.problem.block)), "no labels"),
-    "level": (lambda: sc.measure.pinball(1.0), "level=1.0"),
+    "level": (lambda: sc.metrics.pinball(1.0), "level=1.0"),
     "pairs": (lambda: sc.paired([1.0, 2.0], [1.0]), "give one for each repetition"),
     "one pair": (lambda: sc.paired([1.0], [1.0]), "at least two"),
 }
@@ -194,9 +194,9 @@ def test_what_cannot_be_measured_is_refused(call: Callable[[], object], sentence
 def test_what_is_not_a_model_is_refused() -> None:
     with pytest.raises(TypeError, match="such as run"):
         sc.matrices([np.ones(3)], MADE.rows)  # type: ignore[list-item]
-    for loss, measure in (("softmax", sc.measure.auc), ("hinge", sc.measure.log_loss)):
+    for loss, measure in (("softmax", sc.metrics.auc), ("hinge", sc.metrics.log_loss)):
         with pytest.raises(ValueError, match=r"auc needs two classes|needs probabilities"):
-            sc.matrix(trained(case(3, loss=loss)), case(3, loss=loss).rows, measure=measure)
+            sc.matrix(trained(case(3, loss=loss)), case(3, loss=loss).rows, metric=measure)
 
 
 def test_paired_differences_cancel_what_repetitions_share() -> None:
@@ -213,8 +213,8 @@ def test_log_loss_agrees_with_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     rows = sc.Rows(rng.normal(size=(500, 4)), rng.integers(0, 2, 500), block=[0] * 500)
     model = train.consensus(rows, 1).mean()
-    found = sc.matrix(model, rows, measure=sc.measure.log_loss).values[0, 0]
-    assert found == pytest.approx(log_loss(rows.labels, model.predict(rows).astype(float)), abs=1e-6)
+    found = sc.matrix(model, rows, metric=sc.metrics.log_loss).values[0, 0]
+    assert found == pytest.approx(log_loss(rows.labels, model.predict_proba(rows).astype(float)), abs=1e-6)
 
 
 # ------------------------------------------------------------------- progressive losses
@@ -338,29 +338,29 @@ def test_the_confidence_sequence_holds_at_all_times_at_once(chance: float) -> No
 
 def stitched(t: Array, spread: Array, delta: float) -> Array:
     return np.array(
-        [certify._stitched(float(n), float(v), 1.0, delta) for n, v in zip(t, spread, strict=True)]
+        [certificate._stitched(float(n), float(v), 1.0, delta) for n, v in zip(t, spread, strict=True)]
     )
 
 
 def test_the_stitched_boundary_is_the_published_formula() -> None:
     for v, delta in ((1.0, 0.05), (1e4, 0.01)):
-        level = 1.4 * np.log(np.log2(2 * v)) + np.log(certify.ZETA / delta)
+        level = 1.4 * np.log(np.log2(2 * v)) + np.log(certificate.ZETA / delta)
         k1, k2 = (2**0.25 + 2**-0.25) / np.sqrt(2), (np.sqrt(2) + 1) / 2
         expected = (np.sqrt(k1**2 * v * level + k2**2 * level**2) + k2 * level) / 500
-        assert certify._stitched(500, v, 1.0, delta) == pytest.approx(expected)
+        assert certificate._stitched(500, v, 1.0, delta) == pytest.approx(expected)
         # Losses in other units are bounded in those units.
-        assert certify._stitched(500, 49 * v, 7.0, delta) == pytest.approx(7 * expected)
+        assert certificate._stitched(500, 49 * v, 7.0, delta) == pytest.approx(7 * expected)
 
 
 def test_the_any_time_margin_of_a_block_knows_its_own_spread() -> None:
     found, tally = sc.certificate(RUN, span=2.0, any_time=True), RUN.log.tally()
     for block in range(3):
-        extra = certify._stitched(float(tally.steps[block]), float(tally.spread[block]), 2.0, 0.05 / 3)
+        extra = certificate._stitched(float(tally.steps[block]), float(tally.spread[block]), 2.0, 0.05 / 3)
         assert found.block_bound[block] - found.block_mean[block] == pytest.approx(extra)
 
 
 def test_the_stitched_boundary_spends_its_error_as_zeta_says() -> None:
-    assert scipy.special.zeta(certify.POWER) == pytest.approx(certify.ZETA, rel=1e-12)
+    assert scipy.special.zeta(certificate.POWER) == pytest.approx(certificate.ZETA, rel=1e-12)
 
 
 WEIGHED = sc.Rows([[1.0], [2.0]], [0, 1], block=[0, 1], weight=[1.0, 2.0])
@@ -404,10 +404,10 @@ def test_any_weights_are_measured_on_every_block(outputs: int) -> None:
         rng.normal(size=(300, 4)), rng.integers(0, len(classes), 300), block=rng.integers(0, 3, 300)
     )
     weights = rng.normal(size=(90, outputs, 5)).astype(np.float32)
-    for how in (sc.measure.accuracy, sc.measure.log_loss):
-        found = by_block(weights, rows, 3, loss=loss, classes=classes, measure=how)
+    for how in (sc.metrics.accuracy, sc.metrics.log_loss):
+        found = by_block(weights, rows, 3, loss=loss, classes=classes, metric=how)
         models = [Pluralistic(weights[k : k + 3], sc.Numbered(3), loss, classes) for k in range(0, 90, 3)]
-        expected = np.concatenate([each.values for each in sc.matrices(models, rows, measure=how)])
+        expected = np.concatenate([each.values for each in sc.matrices(models, rows, metric=how)])
         assert np.allclose(found, expected, atol=1e-12)
     with pytest.raises(ValueError, match="for auc use matrices"):
-        by_block(weights[:, :1], rows, 3, loss=sc.loss.logistic, classes=(0, 1), measure=sc.measure.auc)
+        by_block(weights[:, :1], rows, 3, loss=sc.loss.logistic, classes=(0, 1), metric=sc.metrics.auc)

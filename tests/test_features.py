@@ -10,27 +10,27 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from semicyclic.data import keys
-from semicyclic.data.cells import booleans, numbers, texts
-from semicyclic.data.clock import BAD, NAIVE, NONE, ZONED, moments
-from semicyclic.data.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, Columns, Wish, learn_columns
-from semicyclic.data.dictionary import FirstPass
-from semicyclic.data.features import FURTHEST, Features, Names, learn_scales, scale_of
-from semicyclic.data.when import Clock, learn_clock
+from semicyclic.tables.arrow import booleans, numbers, texts
+from semicyclic.tables.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, ColumnRequest, Schema, infer_schema
+from semicyclic.tables.features import FURTHEST, FeatureNames, Features, learn_scales, scale_of
+from semicyclic.tables.kernels import hashing
+from semicyclic.tables.kernels.timestamps import BAD, NAIVE, NONE, ZONED, moments
+from semicyclic.tables.timestamps import TimeColumn, infer_time_column
+from semicyclic.tables.vocabulary import Vocabulary
 
 words = st.text(alphabet="abc XYZ.é_9-\n€", max_size=20)
 
 
 def test_keys_are_stable_for_ever() -> None:
     """Models are stored on them: these numbers must never change."""
-    assert keys.key_of("carrier=UA") == 11160204345405195588
-    assert keys.key_of("note:naïve") == 3980809984435081951
-    assert keys.key_of("") == 17665956581633026203
-    assert keys.key_of("distance~3") == 756277238275708995
+    assert hashing.key_of("carrier=UA") == 11160204345405195588
+    assert hashing.key_of("note:naïve") == 3980809984435081951
+    assert hashing.key_of("") == 17665956581633026203
+    assert hashing.key_of("distance~3") == 756277238275708995
 
 
-def columns_of(**kinds: str) -> Columns:
-    return Columns(Clock(("at",), "s", "UTC"), dict(sorted(kinds.items())))
+def columns_of(**kinds: str) -> Schema:
+    return Schema(TimeColumn(("at",), "s", "UTC"), dict(sorted(kinds.items())))
 
 
 @given(st.lists(st.one_of(st.none(), words), min_size=1, max_size=8))
@@ -41,15 +41,15 @@ def test_categories_and_tokens_have_the_keys_of_their_names(cells: list[str | No
     features = Features(columns_of(c=CATEGORY, t=TEXT), {}, bits=20)
     held = texts(column)
     for row, cell in enumerate(cells):
-        missing = cell is None or cell in keys.MISSING_WORDS
+        missing = cell is None or cell in hashing.MISSING_WORDS
         assert held.there[row] == (not missing)
         expected: dict[int, float] = {}
         own = ["c?"] if missing else [f"c={cell}"]
         for name in own:
-            expected[keys.key_of(name) >> 44] = 1.0
+            expected[hashing.key_of(name) >> 44] = 1.0
         tokens = ["t?"] if missing else [f"t:{word}" for word in spelt(cell or "")]
         for name in tokens:
-            column_ = keys.key_of(name) >> 44
+            column_ = hashing.key_of(name) >> 44
             expected[column_] = expected.get(column_, 0.0) + 1 / np.sqrt(len(tokens))
         made = features.encode(pa.table({"c": column[row : row + 1], "t": column[row : row + 1]}))
         found = dict(zip(made.indices.tolist(), made.data.tolist(), strict=True))
@@ -71,7 +71,7 @@ def test_numbers_are_scaled_binned_and_cut_off() -> None:
     features = Features(columns_of(x=NUMBER), {"x": scale}, bits=20)
     values = [1.0, 25.99, 26.0, 100.0, 1e9, -np.inf, None]
     made = features.encode(pa.table({"x": pa.array(values, pa.float64())}))
-    place = {keys.key_of(name) >> 44: name for name in ("x", "x?", "x~0", "x~1", "x~2", "x~3")}
+    place = {hashing.key_of(name) >> 44: name for name in ("x", "x?", "x~0", "x~1", "x~2", "x~3")}
     rows = [
         {place[int(made.indices[p])]: made.data[p] for p in range(made.indptr[r], made.indptr[r + 1])}
         for r in range(len(values))
@@ -99,7 +99,7 @@ def test_odd_numbers_can_be_scaled(values: list[float]) -> None:
 def test_a_dictionary_has_every_feature_and_no_other() -> None:
     table = pa.table({"c": ["a", "b", None, "a"], "t": ["x y", "Y z", "", "x"], "n": [1.0, 2.0, 3.0, 4.0]})
     columns = columns_of(c=CATEGORY, t=TEXT, n=NUMBER)
-    seen = FirstPass(columns)
+    seen = Vocabulary(columns)
     seen.add(table)
     features = seen.features(learn_scales(table, columns, bins=2))
     assert features is not None
@@ -118,10 +118,10 @@ def test_a_dictionary_has_every_feature_and_no_other() -> None:
 def test_the_sample_of_a_first_pass_does_not_depend_on_how_rows_are_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("semicyclic.data.dictionary.SAMPLE", 16)
+    monkeypatch.setattr("semicyclic.tables.vocabulary.SAMPLE", 16)
     values = np.random.default_rng(0).normal(size=300)
     for cuts in ([], [1], [7, 60, 61, 200], list(range(0, 300, 11))):
-        seen = FirstPass(columns_of(n=NUMBER))
+        seen = Vocabulary(columns_of(n=NUMBER))
         for part in np.split(values, cuts):
             seen.add(pa.table({"n": part}))
         kept = np.concatenate(seen.numbers["n"])
@@ -133,10 +133,10 @@ def test_names_are_those_of_the_features_seen_first() -> None:
     columns = columns_of(c=CATEGORY, n=NUMBER, t=TEXT)
     table = pa.table({"c": ["a", None], "n": [1.0, 5.0], "t": ["Big wind", "wind"]})
     features = Features(columns, learn_scales(table, columns, bins=2), bits=20)
-    names = Names.of(features)
+    names = FeatureNames.of(features)
     features.encode(table, names)
     assert sorted(names.names.values()) == ["c=a", "c?", "n", "n?", "n~0", "n~1", "t:big", "t:wind"]
-    assert all(keys.key_of(name) >> 44 == column for column, name in names.names.items())
+    assert all(hashing.key_of(name) >> 44 == column for column, name in names.names.items())
     assert features.title("n~0") == "n < 5"
     assert features.title("n~1") == "n >= 5"
     assert features.title("c=a~1") == "c=a~1"
@@ -251,7 +251,7 @@ def read_when(
     cells: dict[str, Any], columns: tuple[str, ...] = ("at",), zone: str = "UTC", form: str | None = None
 ) -> Any:
     table = pa.table(cells)
-    clock = learn_clock(table, columns, zone, form)
+    clock = infer_time_column(table, columns, zone, form)
     return clock, clock.read(table)
 
 
@@ -354,7 +354,7 @@ def test_what_a_column_is_follows_from_its_cells() -> None:
             "said": list(range(20)),
         }
     )
-    columns = learn_columns(table, Wish(("at",), "y", category=("said",), ignore=("count",)))
+    columns = infer_schema(table, ColumnRequest(("at",), "y", category=("said",), ignore=("count",)))
     assert columns.kinds == {
         "city": CATEGORY, "code": CATEGORY, "empty": CATEGORY, "flag": BOOLEAN, "prose": TEXT,
         "repeated": CATEGORY,
@@ -363,22 +363,22 @@ def test_what_a_column_is_follows_from_its_cells() -> None:
     assert columns.ignored == {
         "count": "as asked", "day": "a time", "typed day": "a time", "list": "of type list<item: int64>"
     }  # fmt: skip
-    assert Columns.from_json(columns.to_json()) == columns
+    assert Schema.from_json(columns.to_json()) == columns
 
 
 @pytest.mark.parametrize(
     ("wish", "sentence"),
     [
-        (Wish(("when",), "y"), "there is no column 'when': the columns are 'at', 'x', 'y'"),
-        (Wish(("at",), "z"), "there is no column 'z'"),
-        (Wish(("at",), "y", number=("w",)), "there is no column 'w'"),
-        (Wish(("at",), "y", ignore=("y",)), "column 'y' is the time or the label"),
-        (Wish(("at",), "y", zone="Mars"), "unknown time zone 'Mars'"),
+        (ColumnRequest(("when",), "y"), "there is no column 'when': the columns are 'at', 'x', 'y'"),
+        (ColumnRequest(("at",), "z"), "there is no column 'z'"),
+        (ColumnRequest(("at",), "y", number=("w",)), "there is no column 'w'"),
+        (ColumnRequest(("at",), "y", ignore=("y",)), "column 'y' is the time or the label"),
+        (ColumnRequest(("at",), "y", zone="Mars"), "unknown time zone 'Mars'"),
     ],
 )
-def test_columns_that_are_not_there_are_named(wish: Wish, sentence: str) -> None:
+def test_columns_that_are_not_there_are_named(wish: ColumnRequest, sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)):
-        learn_columns(pa.table({"at": [1], "x": [2], "y": [3]}), wish)
+        infer_schema(pa.table({"at": [1], "x": [2], "y": [3]}), wish)
 
 
 def test_tidy_rows_are_counted_and_those_that_are_not_are_named() -> None:
@@ -389,7 +389,9 @@ def test_tidy_rows_are_counted_and_those_that_are_not_are_named() -> None:
             "y": ["0", "1", "1", "NA", "1", "1"],
         }
     )
-    first = learn_columns(pa.table({"at": ["2013-01-01"], "n": ["1"], "y": ["0"]}), Wish(("at",), "y"))
+    first = infer_schema(
+        pa.table({"at": ["2013-01-01"], "n": ["1"], "y": ["0"]}), ColumnRequest(("at",), "y")
+    )
     tidy = first.tidy(table, np.arange(11, 17))
     assert tidy.row.tolist() == [11, 15]
     assert tidy.labels.tolist() == [0.0, 1.0]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from semicyclic.data.fetch import SENTIMENT140, Archive, fetch
+from semicyclic.datasets.download import SENTIMENT140, Archive, fetch
 
 TEXT = b'"0","1","Mon Apr 06 22:19:45 PDT 2009","NO_QUERY","u","hello"\n' * 5000
 

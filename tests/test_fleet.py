@@ -17,19 +17,20 @@ import numpy as np
 import pytest
 
 import semicyclic as sc
-from semicyclic import cli
-from semicyclic.adapters.flower import BlockModels, InProcess
-from semicyclic.experiments.fleet import availability as available
-from semicyclic.experiments.fleet.app import WEIGHTS, client, clock_of, fleet_grid, run, strategy_of
-from semicyclic.experiments.fleet.contest import Yardstick, contest, play
-from semicyclic.experiments.fleet.local import loss_before, trained
-from semicyclic.experiments.fleet.population import flights, synthetic, tweets
-from semicyclic.experiments.fleet.world import Settings, make
+from semicyclic.adapters.flower import BlockModels, InProcessGrid
+from semicyclic.cli import main
+from semicyclic.experiments.federated import availability as available
+from semicyclic.experiments.federated.app import WEIGHTS, client, clock_of, fleet_grid, run, strategy_of
+from semicyclic.experiments.federated.compare import contest, play
+from semicyclic.experiments.federated.fleet import FleetSettings, make
+from semicyclic.experiments.federated.held_out import HeldOutRows
+from semicyclic.experiments.federated.kernels.client_sgd import loss_before, trained
+from semicyclic.experiments.federated.population import flights, synthetic, tweets
 from semicyclic.types import Array
 from tests.pages import CHROMIUM, shown_width
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
-SMALL = Settings(devices=60, days=2, rounds_per_block=2, per_round=5, invited=6)
+SMALL = FleetSettings(devices=60, days=2, rounds_per_block=2, per_round=5, invited=6)
 DAY = sc.Schedule.daily(6)
 WORDS = ["--devices", "60", "--days", "2", "--rounds-per-block", "2", "--per-round", "5"]
 
@@ -47,7 +48,7 @@ def command(*words: str) -> Done:
     code = 0
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(wrong):
         try:
-            cli.main(["federate", *words])
+            main.main(["federate", *words])
         except SystemExit as end:
             code = int(end.code or 0)
         finally:
@@ -246,7 +247,7 @@ def test_devices_evaluate_on_their_own_rows() -> None:
     from flwr.serverapp.strategy import FedAvg
 
     world = make(
-        Settings(devices=12, availability="flat", per_round=6, invited=6, days=1, rounds_per_block=1)
+        FleetSettings(devices=12, availability="flat", per_round=6, invited=6, days=1, rounds_per_block=1)
     )
     clock = clock_of(world)
     inner = FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
@@ -260,7 +261,7 @@ def test_devices_evaluate_on_their_own_rows() -> None:
 def test_the_same_seed_is_the_same_run_and_another_one_is_not() -> None:
     found = []
     for seed in (1, 1, 2):
-        settings = Settings(**{**vars(SMALL), "seed": seed})
+        settings = FleetSettings(**{**vars(SMALL), "seed": seed})
         found.append(play(settings, None, lambda *_: None))
     first, again, other = (each.by_block["hedged"].tolist() for each in found)
     assert first == again
@@ -270,8 +271,8 @@ def test_the_same_seed_is_the_same_run_and_another_one_is_not() -> None:
 
 def test_blocks_are_scored_by_the_devices_that_are_there() -> None:
     """The yardstick against its definition, device by device."""
-    world = make(Settings(devices=40, availability="linear", seed=3))
-    yard, population = Yardstick.of(world), world.population
+    world = make(FleetSettings(devices=40, availability="linear", seed=3))
+    yard, population = HeldOutRows.of(world), world.population
     rng = np.random.default_rng(0)
     models = BlockModels(population.schedule, tuple({WEIGHTS: rng.normal(size=21)} for _ in range(6)))
     dense = np.zeros((len(population.test), 21))
@@ -298,12 +299,12 @@ def test_blocks_are_scored_by_the_devices_that_are_there() -> None:
 
 def test_devices_that_are_slow_or_gone_are_counted() -> None:
     world = make(
-        Settings(devices=200, ties=1.0, deadline=4.0, days=1, rounds_per_block=4, availability="flat")
+        FleetSettings(devices=200, ties=1.0, deadline=4.0, days=1, rounds_per_block=4, availability="flat")
     )
     clock = clock_of(world)
     found = strategy_of(world, clock=clock)
     run(found, fleet_grid(world, clock), world, world.rounds)
-    lost = found.lost()
+    lost = found.reply_counts()
     assert lost["no_reply"] > 0
     assert lost["asked"] == 24 * 26
     assert lost["used"] + lost["no_reply"] == lost["asked"]
@@ -314,11 +315,13 @@ def test_the_apps_of_the_fleet_run_in_process_as_anywhere(tmp_path: Path) -> Non
     """The very ServerApp, with availability asked for by query."""
     from flwr.app import Context, RecordDict
 
-    from semicyclic.experiments.fleet.app import main
+    from semicyclic.experiments.federated.app import main
 
-    settings = Settings(devices=12, per_round=4, invited=4, rounds_per_block=1, days=2, availability="cosine")
+    settings = FleetSettings(
+        devices=12, per_round=4, invited=4, rounds_per_block=1, days=2, availability="cosine"
+    )
     config = settings.config() | {"out": str(tmp_path / "out"), "chains": "hedged"}
-    grid = InProcess(client, 12, config=config)
+    grid = InProcessGrid(client, 12, config=config)
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
     main(grid, context)
     models = BlockModels.load(tmp_path / "out" / "models.safetensors")
@@ -404,7 +407,7 @@ def test_killed_at_any_moment_a_fleet_ends_in_the_same_bytes(made: Path, tmp_pat
         "--out",
         str(out),
     ]
-    called = [sys.executable, "-m", "semicyclic.cli", "federate", *words]
+    called = [sys.executable, "-m", "semicyclic.cli.main", "federate", *words]
     rng, kills = np.random.default_rng(1), 0
     for _ in range(4):
         process = subprocess.Popen(called, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -488,7 +491,9 @@ def test_a_model_for_each_block_helps_where_availability_is_cyclic_and_costs_not
     kind: str, steps: int
 ) -> None:
     """Ten fleets: better than Federated Averaging in each, not below the ideal; on a par if all are there."""
-    settings = Settings(devices=300, days=8, rounds_per_block=5, per_round=12, invited=15, availability=kind)
+    settings = FleetSettings(
+        devices=300, days=8, rounds_per_block=5, per_round=12, invited=15, availability=kind
+    )
     settings = replace(settings, step_size=2 / np.sqrt(steps))
     results, _ = contest(settings, repetitions=10, local_steps=(steps,), out=None, tell=lambda *_: None)
     last, average, ideal = (
@@ -509,7 +514,7 @@ def test_a_model_for_each_block_helps_where_availability_is_cyclic_and_costs_not
 @pytest.mark.slow
 def test_the_default_needs_no_tuning_of_the_step() -> None:
     """Ten fleets, every approach at its own best step: as good as the best baseline; and so at every step."""
-    settings = Settings(devices=300, days=8, rounds_per_block=5, per_round=12, invited=15)
+    settings = FleetSettings(devices=300, days=8, rounds_per_block=5, per_round=12, invited=15)
     results, models = contest(settings, repetitions=10, local_steps=(10,), out=None, tell=lambda *_: None)
     assert results["gain"]["mean"] > -2 * results["gain"]["std"] / np.sqrt(10) - 0.003
     assert models.read_out == "best"

@@ -1,4 +1,4 @@
-"""`Pluralistic` on Flower: it is the paper's chain, whatever strategy is inside and whatever clients send."""
+"""`PluralisticStrategy` equals the chain of the paper, whatever the inner strategy and the replies are."""
 
 import logging
 import os
@@ -21,16 +21,16 @@ from hypothesis import strategies as st
 
 import semicyclic as sc
 from semicyclic.adapters.flower import BlockClock, BlockModels, FastClock, WallClock
-from semicyclic.adapters.flower.averages import Averages, Layout
-from semicyclic.adapters.flower.coding import decode, encode
+from semicyclic.adapters.flower.averages import ArraySpec, BlockAverages
+from semicyclic.adapters.flower.serialization import decode, encode
 from tests.fleets import (
     HOURS,
     SCHEDULE,
     START,
     WIDTH,
     Chains,
-    InProcess,
-    Pluralistic,
+    InProcessGrid,
+    PluralisticStrategy,
     RoundClock,
     Selection,
     client,
@@ -76,12 +76,12 @@ def test_one_client_and_one_step_a_round_are_the_chain_of_the_paper(chains: Chai
     rows = sc.Rows(X, Y, when=[START + HOURS * i for i in range(ROUNDS)], dtype=np.float64)
     whole = getattr(sc.train, method)(rows, SCHEDULE, loss=sc.loss.logistic, step_size=0.5, batch_size=1)
     found = strategy(chains=chains, selection=Selection(1), tail=3)
-    found.start(InProcess(one_row_a_round(), 7), ArrayRecord({"w": Array(np.zeros(6))}), ROUNDS)
+    found.start(InProcessGrid(one_row_a_round(), 7), ArrayRecord({"w": Array(np.zeros(6))}), ROUNDS)
     for ours, theirs in (
-        (found.models(), whole.mean()),
-        (found.lasts(), whole.last()),
-        (found.tails(3), whole.tail(cycles=3)),
-        (found.tails(1), whole.tail(cycles=1)),
+        (found.mean(), whole.mean()),
+        (found.last(), whole.last()),
+        (found.tail(3), whole.tail(cycles=3)),
+        (found.tail(1), whole.tail(cycles=1)),
     ):
         np.testing.assert_allclose(np.stack([m["w"] for m in ours.models]), theirs.weights[:, 0], atol=1e-12)
     if chains is Chains.SHARED:
@@ -98,8 +98,8 @@ steps = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), max_size=25)
 @given(steps, st.integers(1, 4), st.integers(0, 2**32))
 def test_block_means_and_tails_are_what_their_names_say(places: list[Any], tail: int, seed: int) -> None:
     places = sorted(places, key=lambda place: place[0])
-    layout = Layout(("a", "n"), ((2, 1), (3,)), (np.dtype(np.float64), np.dtype(np.float64)))
-    averages = Averages(layout, 3, tail)
+    layout = ArraySpec(("a", "n"), ((2, 1), (3,)), (np.dtype(np.float64), np.dtype(np.float64)))
+    averages = BlockAverages(layout, 3, tail)
     rng = np.random.default_rng(seed)
     models = [{"a": rng.normal(size=(2, 1)), "n": rng.normal(size=3)} for _ in places]
     for place, model in zip(places, models, strict=True):
@@ -123,8 +123,8 @@ def test_block_means_and_tails_are_what_their_names_say(places: list[Any], tail:
 
 def test_large_single_precision_models_are_averaged_well() -> None:
     size = 100_003
-    layout = Layout.of({"w": np.zeros(size, np.float32)})
-    averages, total, rng = Averages(layout, 2, 1), np.zeros(size), np.random.default_rng(1)
+    layout = ArraySpec.of({"w": np.zeros(size, np.float32)})
+    averages, total, rng = BlockAverages(layout, 2, 1), np.zeros(size), np.random.default_rng(1)
     for step in range(40):
         w = (1000 + rng.normal(size=size)).astype(np.float32)
         averages.visit((step // 4, 0))
@@ -137,10 +137,10 @@ def test_large_single_precision_models_are_averaged_well() -> None:
 
 def test_whole_numbers_and_truth_values_are_averaged_as_such() -> None:
     with pytest.raises(ValueError, match="cannot be averaged and kept"):
-        Layout.of({"w": np.zeros(2, np.longdouble)})
+        ArraySpec.of({"w": np.zeros(2, np.longdouble)})
     model = {"count": np.array(7, np.int64), "mask": np.array([True, False]), "w": np.zeros(2, np.float16)}
-    layout = Layout.of(model)
-    averages = Averages(layout, 1, 0)
+    layout = ArraySpec.of(model)
+    averages = BlockAverages(layout, 1, 0)
     averages.visit((0, 0))
     averages.record([(1.0, model)])
     averages.visit((0, 0))
@@ -187,18 +187,18 @@ def test_any_strategy_goes_its_own_way_inside(name: str) -> None:
 
     seed = None if name in ("private", "adaptive") else 5
     found = strategy(INNER[name](), seed=seed)
-    Strategy.start(found, InProcess(client(), 6), initial(), 24, evaluate_fn=look)
+    Strategy.start(found, InProcessGrid(client(), 6), initial(), 24, evaluate_fn=look)
     wrapped = dict(seen)
     for block in range(4):
         # The model in force in round r is the one after round r - 1.
         mine = [wrapped[number - 1] for number in range(1, 25) if (2 * (number - 1) % 24) // 6 == block]
         for key in ("w", "b"):
             np.testing.assert_allclose(
-                found.models().models[block][key], np.mean([each[key] for each in mine], axis=0), atol=1e-12
+                found.mean().models[block][key], np.mean([each[key] for each in mine], axis=0), atol=1e-12
             )
     if seed is None:
         return
-    INNER[name]().start(InProcess(client(), 6), initial(), 24, evaluate_fn=look)
+    INNER[name]().start(InProcessGrid(client(), 6), initial(), 24, evaluate_fn=look)
     for number in range(25):
         for key in ("w", "b"):
             np.testing.assert_allclose(wrapped[number][key], seen[number][key], atol=1e-12)
@@ -211,19 +211,19 @@ def test_blocks_have_the_servers_state_for_themselves() -> None:
     for block in range(4):
         app = client()
         mine = [number for number in range(1, 25) if (2 * (number - 1) % 24) // 6 == block]
-        grid, arrays = InProcess(app, 6), initial()
+        grid, arrays = InProcessGrid(app, 6), initial()
         inner = INNER["FedAvgM"]()
         for number in mine:
             asked = inner.configure_train(number, arrays, ConfigRecord(), grid)
             arrays = inner.aggregate_train(number, grid.send_and_receive(asked))[0] or arrays
-        np.testing.assert_allclose(found.lasts().models[block]["w"], arrays["w"].numpy(), atol=1e-12)
+        np.testing.assert_allclose(found.last().models[block]["w"], arrays["w"].numpy(), atol=1e-12)
 
 
 def test_the_seed_decides_whom_a_strategy_inside_draws() -> None:
     found = [strategy(fedavg(fraction_train=0.5), seed=seed) for seed in (3, 3, 4)]
     for each in found:
         run(each, 10)
-    same, again, other = (each.lasts().models[0]["w"].tolist() for each in found)
+    same, again, other = (each.last().models[0]["w"].tolist() for each in found)
     assert same == again
     assert same != other
 
@@ -330,12 +330,12 @@ BAD: dict[str, tuple[str, Any]] = {
 def test_a_bad_client_is_as_if_it_were_not_there(name: str, chains: Chains) -> None:
     reason, reply = BAD[name]
     found, without = strategy(chains=chains), strategy(chains=chains)
-    run(found, 8, InProcess(client({2: reply}), 6))
-    run(without, 8, InProcess(client(), 6, online=lambda: [0, 1, 3, 4, 5]))
+    run(found, 8, InProcessGrid(client({2: reply}), 6))
+    run(without, 8, InProcessGrid(client(), 6, online=lambda: [0, 1, 3, 4, 5]))
     per_round = 2 if chains is Chains.HEDGED else 1
-    assert found.lost()["rejected"] == {reason: 8 * per_round}
-    assert found.lost()["rounds_without_a_step"] == 0
-    for ours, theirs in zip(found.models().models, without.models().models, strict=True):
+    assert found.reply_counts()["rejected"] == {reason: 8 * per_round}
+    assert found.reply_counts()["rounds_without_a_step"] == 0
+    for ours, theirs in zip(found.mean().models, without.mean().models, strict=True):
         for key in ("w", "b"):
             assert np.isfinite(ours[key]).all()
             np.testing.assert_array_equal(ours[key], theirs[key])
@@ -353,9 +353,9 @@ def test_single_precision_models_stay_what_they_are() -> None:
 
     found = strategy()
     start = ArrayRecord({"w": Array(np.zeros(WIDTH, np.float32))})
-    found.start(InProcess(client({0: wide}), 6), start, 20)
-    assert found.lost()["rejected"] == {"not finite": 1}
-    for model in (*found.models().models, found.main().values):
+    found.start(InProcessGrid(client({0: wide}), 6), start, 20)
+    assert found.reply_counts()["rejected"] == {"not finite": 1}
+    for model in (*found.mean().models, found.main().values):
         assert model["w"].dtype == np.float32
         assert np.isfinite(model["w"]).all()
 
@@ -376,8 +376,8 @@ def test_one_value_among_many_is_found(value: float, reason: str | None) -> None
 
     found = strategy(largest=1e9)
     start = ArrayRecord({"w": Array(np.zeros(size, np.float32))})
-    found.start(InProcess(client({0: reply}), 1), start, 2)
-    assert found.lost()["rejected"] == ({} if reason is None else {reason: 2})
+    found.start(InProcessGrid(client({0: reply}), 1), start, 2)
+    assert found.reply_counts()["rejected"] == ({} if reason is None else {reason: 2})
     assert np.isfinite(found.main().values["w"]).all()
 
 
@@ -390,10 +390,10 @@ def test_what_a_reply_says_of_itself_is_not_believed() -> None:
 
     for chains in (Chains.SHARED, Chains.HEDGED):
         found, plain = strategy(chains=chains), strategy(chains=chains)
-        run(found, 6, InProcess(client({2: liar}), 6))
+        run(found, 6, InProcessGrid(client({2: liar}), 6))
         run(plain, 6)
-        assert found.lost() == plain.lost()
-        assert found.models().models[0]["w"].tolist() == plain.models().models[0]["w"].tolist()
+        assert found.reply_counts() == plain.reply_counts()
+        assert found.mean().models[0]["w"].tolist() == plain.mean().models[0]["w"].tolist()
 
 
 class Odd(FedAvg):
@@ -431,7 +431,7 @@ def test_a_round_that_the_strategy_inside_spoils_did_not_happen(fault: str, wrap
     found = strategy(inner)
     notes = []
     run(found, 9, on_round=lambda this: notes.append(this.note))
-    assert found.lost()["rounds_without_a_step"] == 3
+    assert found.reply_counts()["rounds_without_a_step"] == 3
     assert [bool(note) for note in notes] == [False, True, False] * 3
     assert odd.memory.tolist() == [6.0, 6.0]
     assert odd.odd == set()
@@ -449,7 +449,7 @@ def test_what_is_left_out_is_logged_with_the_reason() -> None:
     logger.setLevel(logging.WARNING)
     logger.addHandler(ear)
     try:
-        run(strategy(), 1, InProcess(client({2: BAD["wrong shape"][1]}), 6))
+        run(strategy(), 1, InProcessGrid(client({2: BAD["wrong shape"][1]}), 6))
     finally:
         logger.removeHandler(ear)
         logger.setLevel(level)
@@ -464,20 +464,20 @@ def test_arrays_may_come_in_any_order(name: str) -> None:
         return RecordDict({"arrays": back, "metrics": content["metrics"]})
 
     found, plain = strategy(INNER[name]()), strategy(INNER[name]())
-    run(found, 8, InProcess(client({0: turned}), 6))
+    run(found, 8, InProcessGrid(client({0: turned}), 6))
     run(plain, 8)
-    for ours, theirs in zip(found.models().models, plain.models().models, strict=True):
+    for ours, theirs in zip(found.mean().models, plain.mean().models, strict=True):
         np.testing.assert_array_equal(ours["w"], theirs["w"])
 
 
 def test_a_round_of_bad_clients_alone_changes_nothing() -> None:
     only = dict.fromkeys(range(6), BAD["nan"][1])
     found = strategy()
-    run(found, 3, InProcess(client(only), 6))
-    assert found.lost()["rounds_without_a_step"] == 3
-    assert found.lasts().models[0]["w"].tolist() == [0.0] * WIDTH
+    run(found, 3, InProcessGrid(client(only), 6))
+    assert found.reply_counts()["rounds_without_a_step"] == 3
+    assert found.last().models[0]["w"].tolist() == [0.0] * WIDTH
     with pytest.raises(ValueError, match="no round has changed the model yet"):
-        found.models()
+        found.mean()
 
 
 def test_a_strategy_that_makes_infinities_is_taken_back_with_its_state() -> None:
@@ -488,13 +488,13 @@ def test_a_strategy_that_makes_infinities_is_taken_back_with_its_state() -> None
     )
     found = strategy(inner)
     app = client(dict.fromkeys(range(6), huge))
-    run(found, 2, InProcess(client(), 6))
+    run(found, 2, InProcessGrid(client(), 6))
     with np.errstate(all="ignore"):
-        grid = InProcess(app, 6)
+        grid = InProcessGrid(app, 6)
         for number in (3, 4, 5):
             asked = found.configure_train(number, found.main().record, ConfigRecord(), grid)
             found.aggregate_train(number, grid.send_and_receive(asked))
-    assert all(np.isfinite(each["w"]).all() for each in found.models().models)
+    assert all(np.isfinite(each["w"]).all() for each in found.mean().models)
     assert np.isfinite(found.main().values["w"]).all()
 
 
@@ -526,27 +526,27 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_profile_is_refused_and_counted_and_the_rounds_go_on(name: str) -> None:
-    found = strategy(selection=Selection(ask=True))
-    run(found, 5, InProcess(_asked({3: WRONG[name]}), 6))
-    assert found.lost()["rejected"] == {"profile": 1}
-    assert found.lost()["used"] == 25
-    assert found.lost()["rounds_without_a_step"] == 0
+    found = strategy(selection=Selection(query_availability=True))
+    run(found, 5, InProcessGrid(_asked({3: WRONG[name]}), 6))
+    assert found.reply_counts()["rejected"] == {"profile": 1}
+    assert found.reply_counts()["used"] == 25
+    assert found.reply_counts()["rounds_without_a_step"] == 0
 
 
 def test_an_availability_next_to_nothing_is_none() -> None:
     answers = {d: {"profile": [1.0, 0.0, 0.0, 0.0]} for d in range(4)}
     answers |= {d: {"profile": [5e-324, 1.0, 0.0, 0.0]} for d in (4, 5)}
-    found = strategy(selection=Selection(5, ask=True))
-    run(found, 4, InProcess(_asked(answers), 6))
-    assert found.lost()["used"] == 3 * 4 + 2
+    found = strategy(selection=Selection(5, query_availability=True))
+    run(found, 4, InProcessGrid(_asked(answers), 6))
+    assert found.reply_counts()["used"] == 3 * 4 + 2
 
 
 def test_two_nodes_do_not_share_a_number() -> None:
     """Else one could bar another from taking part, or take its place."""
     answers = {d: {"profile": [0.25] * 4, "device": 0} for d in range(6)}
-    found = strategy(selection=Selection(2, ask=True, separation=timedelta(hours=5)))
+    found = strategy(selection=Selection(2, query_availability=True, min_interval=timedelta(hours=5)))
     used: list[int] = []
-    run(found, 9, InProcess(_asked(answers), 6), on_round=lambda this: used.append(this.used))
+    run(found, 9, InProcessGrid(_asked(answers), 6), on_round=lambda this: used.append(this.used))
     assert used == [2] * 9
 
 
@@ -558,11 +558,11 @@ def test_of_two_the_one_that_is_as_before_is_right() -> None:
 
     for arrival in (lambda device, _: float(device), lambda device, _: 9.0 - device):
         found = strategy()
-        run(found, 5, InProcess(client({2: later}), 6, online=lambda: [2, 3], arrival=arrival))
-        assert found.lost()["rejected"] == {"names": 3}
+        run(found, 5, InProcessGrid(client({2: later}), 6, online=lambda: [2, 3], arrival=arrival))
+        assert found.reply_counts()["rejected"] == {"names": 3}
         alone = strategy()
-        run(alone, 5, InProcess(client(), 6, online=lambda: [3]))
-        assert found.lasts().models[1]["w"].tolist() != alone.lasts().models[0]["w"].tolist()
+        run(alone, 5, InProcessGrid(client(), 6, online=lambda: [3]))
+        assert found.last().models[1]["w"].tolist() != alone.last().models[0]["w"].tolist()
 
 
 def test_nodes_are_chosen_in_proportion_to_their_availability() -> None:
@@ -571,9 +571,9 @@ def test_nodes_are_chosen_in_proportion_to_their_availability() -> None:
         0: {"profile": [1.0, 0.0, 0.0, 0.0], "device": 0},
         1: {"profile": [1 / 6, 1 / 2, 1 / 6, 1 / 6], "device": 1},
     }
-    found = strategy(selection=Selection(1, ask=True))
+    found = strategy(selection=Selection(1, query_availability=True))
     chosen: dict[int, list[int]] = {block: [] for block in range(4)}
-    grid = InProcess(_asked(answers), 3)
+    grid = InProcessGrid(_asked(answers), 3)
     run(found, 1200, grid, on_round=lambda this: chosen[this.block].extend(n - 2 for n in this.nodes))
     assert 0 not in chosen[1] + chosen[2] + chosen[3]
     share = np.mean(np.array(chosen[0]) == 0)
@@ -583,10 +583,10 @@ def test_nodes_are_chosen_in_proportion_to_their_availability() -> None:
 
 
 def test_clients_that_know_no_query_are_chosen_like_any() -> None:
-    found = strategy(selection=Selection(2, ask=True))
-    run(found, 6, InProcess(client(), 4))
-    assert found.lost()["used"] == 12
-    assert found.lost()["rejected"] == {}
+    found = strategy(selection=Selection(2, query_availability=True))
+    run(found, 6, InProcessGrid(client(), 4))
+    assert found.reply_counts()["used"] == 12
+    assert found.reply_counts()["rejected"] == {}
 
 
 # --------------------------------------------------------------------------------- selection
@@ -594,15 +594,15 @@ def test_clients_that_know_no_query_are_chosen_like_any() -> None:
 
 def test_a_round_takes_k_of_n_and_waits_for_nobody_beyond_the_deadline() -> None:
     """Device d needs 10 d seconds: of six asked the first three come; later only as many as are in time."""
-    slow = InProcess(client(), 6, arrival=lambda device, message: 10.0 * device)
-    found = strategy(selection=Selection(3, 6, deadline=45.0), evaluators=0)
+    slow = InProcessGrid(client(), 6, arrival=lambda device, message: 10.0 * device)
+    found = strategy(selection=Selection(3, 6, deadline_seconds=45.0), evaluators=0)
     run(found, 4, slow)
-    assert found.lost() | {"used": 12, "no_reply": 12} == found.lost()
+    assert found.reply_counts() | {"used": 12, "no_reply": 12} == found.reply_counts()
     assert slow.seconds == 4 * 20.0
-    found = strategy(selection=Selection(6, deadline=25.0), evaluators=0)
+    found = strategy(selection=Selection(6, deadline_seconds=25.0), evaluators=0)
     run(found, 4, slow)
-    assert found.lost()["used"] == 12
-    assert found.lost()["rounds_without_a_step"] == 0
+    assert found.reply_counts()["used"] == 12
+    assert found.reply_counts()["rounds_without_a_step"] == 0
 
 
 def test_replies_are_summed_up_in_the_order_of_devices() -> None:
@@ -610,8 +610,8 @@ def test_replies_are_summed_up_in_the_order_of_devices() -> None:
     found = []
     for arrival in (lambda device, _: float(device), lambda device, _: 9.0 - device):
         each = strategy()
-        run(each, 12, InProcess(client(), 6, arrival=arrival))
-        found.append([model["w"].tobytes() for model in each.models().models])
+        run(each, 12, InProcessGrid(client(), 6, arrival=arrival))
+        found.append([model["w"].tobytes() for model in each.mean().models])
     assert found[0] == found[1]
 
 
@@ -621,7 +621,7 @@ def test_dropouts_and_late_joiners_are_normal() -> None:
     def online() -> list[int]:
         return list(range(6)) if clock.instant >= 1704153600_000000 else [0, 1]  # from the second day on
 
-    gone = InProcess(client(), 6, online=online, arrival=lambda device, _: None if device == 1 else 1.0)
+    gone = InProcessGrid(client(), 6, online=online, arrival=lambda device, _: None if device == 1 else 1.0)
     found = strategy(clock=clock)
     used: list[int] = []
     run(found, 14, gone, on_round=lambda this: used.append(this.used))
@@ -630,18 +630,18 @@ def test_dropouts_and_late_joiners_are_normal() -> None:
 
 def test_rounds_in_which_nobody_takes_part_do_not_count() -> None:
     clock = RoundClock(START, HOURS)
-    empty = InProcess(
+    empty = InProcessGrid(
         client(), 6, online=lambda: [0] if clock.instant % 86_400_000_000 < 43_200_000_000 else []
     )
     found = strategy(clock=clock)
     told: list[Any] = []
     run(found, 24, empty, on_round=told.append)
-    assert found.lost() | {"rounds": 24, "rounds_without_a_step": 0} == found.lost()
+    assert found.reply_counts() | {"rounds": 24, "rounds_without_a_step": 0} == found.reply_counts()
     # Six rounds by day, six empty ones by night; the last night is not reached.
-    assert found.lost()["rounds_without_participants"] == 18
+    assert found.reply_counts()["rounds_without_participants"] == 18
     assert [this.number for this in told if this.counts] == list(range(1, 25))
-    assert found.models().fallback == (2, 3)
-    np.testing.assert_allclose(found.models().models[2]["w"], found.consensus()["w"])
+    assert found.mean().fallback == (2, 3)
+    np.testing.assert_allclose(found.mean().models[2]["w"], found.consensus()["w"])
 
 
 def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_not_waited_for() -> None:
@@ -653,7 +653,7 @@ def test_a_strategy_that_waits_for_more_nodes_than_there_are_is_not_waited_for()
     assert time.monotonic() - begin < 10
     assert set(notes) == {"6 node(s) take part, and min_available_nodes of FedAvg is 50: lower it"}
     # After eight cycles without anybody the run ends: a day has twelve rounds here.
-    assert found.lost() | {"rounds": 0, "rounds_without_participants": 98} == found.lost()
+    assert found.reply_counts() | {"rounds": 0, "rounds_without_participants": 98} == found.reply_counts()
 
 
 def test_a_strategy_of_ones_own_that_waits_is_not_waited_for_either() -> None:
@@ -675,10 +675,10 @@ def test_a_strategy_of_ones_own_that_waits_is_not_waited_for_either() -> None:
 def test_clients_that_all_misunderstand_are_told_at_once() -> None:
     silent = dict.fromkeys(range(6), _with(without=["num-examples"]))
     with pytest.raises(ValueError, match=r"all 6 replies of the first round .* does not tell 'num-examples'"):
-        run(strategy(), 3, InProcess(client(silent), 6))
+        run(strategy(), 3, InProcessGrid(client(silent), 6))
     one = strategy()
-    run(one, 3, InProcess(client(silent), 6, online=lambda: [2]))
-    assert one.lost()["rejected"] == {"count": 3}
+    run(one, 3, InProcessGrid(client(silent), 6, online=lambda: [2]))
+    assert one.reply_counts()["rejected"] == {"count": 3}
 
 
 def test_an_app_that_returns_nothing_is_its_nodes_failure() -> None:
@@ -691,15 +691,15 @@ def test_an_app_that_returns_nothing_is_its_nodes_failure() -> None:
         return Message(honest(0, told(message, "server-round"), sent(message)), reply_to=message)
 
     found = strategy()
-    run(found, 2, InProcess(app, 6))
-    assert found.lost()["failed"] == 2
-    assert found.lost()["used"] == 10
+    run(found, 2, InProcessGrid(app, 6))
+    assert found.reply_counts()["failed"] == 2
+    assert found.reply_counts()["used"] == 10
 
 
 def test_a_node_rests_between_two_participations() -> None:
-    found = strategy(selection=Selection(1, separation=timedelta(hours=6)))
+    found = strategy(selection=Selection(1, min_interval=timedelta(hours=6)))
     chosen: list[list[int]] = []
-    run(found, 20, InProcess(client(), 4), on_round=lambda this: chosen.append(this.nodes))
+    run(found, 20, InProcessGrid(client(), 4), on_round=lambda this: chosen.append(this.nodes))
     for number, nodes in enumerate(chosen):
         assert nodes
         assert not set(nodes) & {node for earlier in chosen[max(number - 2, 0) : number] for node in earlier}
@@ -708,11 +708,14 @@ def test_a_node_rests_between_two_participations() -> None:
 @pytest.mark.parametrize(
     ("how", "words"),
     [
-        ({"wanted": 0}, "wanted=0: must be at least 1"),
-        ({"wanted": 3, "invited": 2}, "invited=2: must be at least wanted=3"),
-        ({"invited": 2}, "invited=2: must be at least wanted=None"),
-        ({"deadline": 0.0}, "deadline=0.0: must be positive"),
-        ({"least": 0}, "least=0"),
+        ({"clients_per_round": 0}, "clients_per_round=0: must be at least 1"),
+        (
+            {"clients_per_round": 3, "invited_per_round": 2},
+            "invited_per_round=2: must be at least clients_per_round=3",
+        ),
+        ({"invited_per_round": 2}, "invited_per_round=2: must be at least clients_per_round=None"),
+        ({"deadline_seconds": 0.0}, "deadline_seconds=0.0: must be positive"),
+        ({"min_connected": 0}, "min_connected=0"),
     ],
 )
 def test_selections_that_cannot_be_are_refused(how: dict[str, Any], words: str) -> None:
@@ -736,11 +739,11 @@ def test_a_hedge_learns_from_the_losses_that_clients_report() -> None:
 
     for hedge in (None, sc.Prod(bound=20.0, steps=600)):
         found = strategy(chains=Chains.HEDGED, hedge=hedge)
-        run(found, 240, InProcess(client({0: opposite}), 1))
+        run(found, 240, InProcessGrid(client({0: opposite}), 1))
         before = 0.5 if hedge is None else strategy(chains=Chains.HEDGED, hedge=hedge).hedge_shares()[:, 1]
         assert (found.hedge_shares()[:, 1] > (0.9 if hedge is None else 2 * before)).all()
-    own, mixed = found.models(of="own").models[1]["w"], found.models().models[1]["w"]
-    shared = found.models(of="shared").models[1]["w"]
+    own, mixed = found.mean(of="own").models[1]["w"], found.mean().models[1]["w"]
+    shared = found.mean(of="shared").models[1]["w"]
     assert (shared < mixed).all()
     assert (mixed < own).all()
 
@@ -750,7 +753,7 @@ def test_a_hedge_without_losses_says_what_is_missing() -> None:
     with pytest.raises(
         ValueError, match=r"all 6 replies of the first round .* does not report 'loss-before'"
     ):
-        run(strategy(chains=Chains.HEDGED), 1, InProcess(client(quiet), 6))
+        run(strategy(chains=Chains.HEDGED), 1, InProcessGrid(client(quiet), 6))
 
 
 @pytest.mark.parametrize("loss", [None, [1.0, 2.0], 1e300, -1e300])
@@ -758,12 +761,12 @@ def test_losses_that_cannot_be_believed_do_not_reach_the_hedge(loss: Any) -> Non
     odd = _with(without=["loss-before"]) if loss is None else _with(metrics={"loss-before": loss})
     for how in ({"selection": Selection(1)}, {}, {"hedge": sc.Prod(rate=0.1, steps=100)}):
         found = strategy(chains=Chains.HEDGED, **how)
-        run(found, 40, InProcess(client({2: odd}), 6))
-        assert set(found.lost()["rejected"]) == {"loss"}
-        assert np.isfinite(found.models().models[0]["w"]).all()
+        run(found, 40, InProcessGrid(client({2: odd}), 6))
+        assert set(found.reply_counts()["rejected"]) == {"loss"}
+        assert np.isfinite(found.mean().models[0]["w"]).all()
         without = strategy(chains=Chains.HEDGED, **how)
         if "selection" not in how:
-            run(without, 40, InProcess(client(), 6, online=lambda: [0, 1, 3, 4, 5]))
+            run(without, 40, InProcessGrid(client(), 6, online=lambda: [0, 1, 3, 4, 5]))
             np.testing.assert_array_equal(found.hedge_shares(), without.hedge_shares())
 
 
@@ -787,20 +790,26 @@ def test_settings_that_cannot_be_are_refused(how: dict[str, Any], words: str) ->
     with pytest.raises(TypeError, match=r"give Chains\.SHARED"):
         strategy(chains="hedged")
     with pytest.raises(TypeError, match="give a Schedule"):
-        Pluralistic(fedavg(), 6)  # type: ignore[arg-type]
+        PluralisticStrategy(fedavg(), 6)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="give a strategy"):
-        Pluralistic("FedAvg", SCHEDULE)  # type: ignore[arg-type]
+        PluralisticStrategy("FedAvg", SCHEDULE)  # type: ignore[arg-type]
 
 
 def test_failures_are_not_counted_twice() -> None:
     broken = dict.fromkeys(range(6), _raises)
     for chains in Chains:
         found = strategy(chains=chains)
-        run(found, 3, InProcess(client(broken), 6))
-        assert found.lost() | {"failed": 18, "no_reply": 0, "asked": 18, "used": 0} == found.lost()
+        run(found, 3, InProcessGrid(client(broken), 6))
+        assert (
+            found.reply_counts() | {"failed": 18, "no_reply": 0, "asked": 18, "used": 0}
+            == found.reply_counts()
+        )
     found = strategy(known.FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1))
     run(found, 3)  # an app that knows no evaluation
-    assert found.lost() | {"failed": 0, "no_reply": 0, "used": 18, "rejected": {"failed": 18}} == found.lost()
+    assert (
+        found.reply_counts() | {"failed": 0, "no_reply": 0, "used": 18, "rejected": {"failed": 18}}
+        == found.reply_counts()
+    )
 
 
 def test_a_strategy_runs_once() -> None:
@@ -809,7 +818,7 @@ def test_a_strategy_runs_once() -> None:
     with pytest.raises(ValueError, match="has run already"):
         run(found, 2)
     with pytest.raises(ValueError, match="there are no arrays"):
-        strategy().start(InProcess(client(), 6), ArrayRecord(), 2)
+        strategy().start(InProcessGrid(client(), 6), ArrayRecord(), 2)
     with pytest.raises(ValueError, match="num_rounds=0"):
         run(strategy(), 0)
 
@@ -820,7 +829,7 @@ def test_a_strategy_runs_once() -> None:
 def test_models_are_kept_in_a_file_and_answer_by_the_clock(tmp_path: Path) -> None:
     found = strategy(chains=Chains.SHARED)
     run(found, 20)
-    models = found.models()
+    models = found.mean()
     models.save(tmp_path / "models.safetensors")
     again = BlockModels.load(tmp_path / "models.safetensors")
     assert again.schedule == SCHEDULE
@@ -838,9 +847,9 @@ def test_models_are_kept_in_a_file_and_answer_by_the_clock(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="not a file of block models"):
         BlockModels.load(tmp_path / "other")
     with pytest.raises(ValueError, match="the means of the last 2 cycles"):
-        found.tails(5)
+        found.tail(5)
     with pytest.raises(ValueError, match="this run has shared"):
-        found.models(of="own")
+        found.mean(of="own")
 
 
 def test_models_that_were_read_do_not_change_with_the_run() -> None:
@@ -849,7 +858,7 @@ def test_models_that_were_read_do_not_change_with_the_run() -> None:
 
     def look(this: Any) -> None:
         if this.number == 2:
-            for models in (found.models(), found.tails(1)):
+            for models in (found.mean(), found.tail(1)):
                 read.extend((model["w"], model["w"].copy()) for model in models.models)
 
     found = strategy()
@@ -884,9 +893,9 @@ def test_the_block_mean_is_sent_to_evaluation_if_asked_for() -> None:
 
     inner = known.FedAvg(min_train_nodes=1, min_evaluate_nodes=1, min_available_nodes=1)
     found = strategy(inner, evaluate_means=True)
-    result = run(found, 5, InProcess(app(), 3))
-    np.testing.assert_allclose(seen[-1], found.models().models[1]["w"])
-    assert found.lost()["rejected"] == {"not finite": 5}
+    result = run(found, 5, InProcessGrid(app(), 3))
+    np.testing.assert_allclose(seen[-1], found.mean().models[1]["w"])
+    assert found.reply_counts()["rejected"] == {"not finite": 5}
     assert {key: dict(value) for key, value in result.evaluate_metrics_clientapp.items()} == {
         number: {"accuracy": 0.5} for number in range(1, 6)
     }

@@ -19,14 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
-from semicyclic.adapters.flower import BlockModels, Pluralistic, Storage, Timed
-from semicyclic.adapters.flower.evidence import Candidate, Evidence, mean_losses
+from semicyclic.adapters.flower import BlockModels, ClockedStrategy, PluralisticStrategy, Storage
+from semicyclic.adapters.flower.candidate_scores import Candidate, CandidateScores, mean_losses
 from tests import day_night
 from tests.fleets import (
     START,
     WIDTH,
     Chains,
-    InProcess,
+    InProcessGrid,
     RoundClock,
     Selection,
     client,
@@ -60,9 +60,9 @@ def test_the_model_deployed_is_right_whatever_the_strategy_and_the_step(name: st
     """Within .02 of the best read-out in hindsight in each block, and never below the mean of all rounds."""
     found = day_night.trained(INNER[name](), step)
     best, whole = found.best(), found.consensus()
-    read = [found.models(of=kind) for kind in ("shared", "own", "hedged")]
-    read += [found.tails(2, of=kind) for kind in ("shared", "own", "hedged")]
-    read += [found.lasts(of=kind) for kind in ("shared", "own")]
+    read = [found.mean(of=kind) for kind in ("shared", "own", "hedged")]
+    read += [found.tail(2, of=kind) for kind in ("shared", "own", "hedged")]
+    read += [found.last(of=kind) for kind in ("shared", "own")]
     if step == 0.01:
         # The shared chain is of no use: the hedge has found out.
         assert found.hedge_shares()[:, 1].min() > 0.9
@@ -90,7 +90,7 @@ def test_a_shared_chain_that_lags_is_noticed(caplog: pytest.LogCaptureFixture) -
     assert "FedAvgM carries momentum or adaptive state" in caplog.text
     assert "a model of another block has a smaller loss than the block's own mean" in caplog.text
     for block in range(2):
-        assert day_night.accuracy(found.models().models[block]["w"], block) < 0.4
+        assert day_night.accuracy(found.mean().models[block]["w"], block) < 0.4
         assert day_night.accuracy(best.models[block]["w"], block) > 0.7
     rows = [row for row in found.evaluation() if row["block"] == "06:00-18:00"]
     assert rows[0]["difference"] < -0.1
@@ -122,7 +122,7 @@ def test_clients_that_do_not_evaluate_make_the_default_the_shared_chain(
         assert found.chains is Chains.SPLIT
         assert "no client reports a loss on rows of its own" in caplog.text
         assert caplog.text.count("no client reports") == 1
-        for ours, theirs in zip(found.models().models, shared.models().models, strict=True):
+        for ours, theirs in zip(found.mean().models, shared.mean().models, strict=True):
             assert ours["w"].tolist() == theirs["w"].tolist()
         best = shared.best()
     assert "no client has reported losses" in caplog.text
@@ -136,7 +136,7 @@ def test_clients_that_do_not_evaluate_make_the_default_the_shared_chain(
 def test_clients_without_an_evaluation_are_not_asked_for_ever() -> None:
     asked: list[str] = []
 
-    class Counting(InProcess):
+    class Counting(InProcessGrid):
         def push_messages(self, messages: Any) -> list[str]:
             some = list(messages)
             asked.extend(message.metadata.message_type for message in some)
@@ -162,7 +162,7 @@ def test_losses_that_cannot_be_believed_are_no_evidence(loss: Any) -> None:
         return Message(RecordDict({"metrics": MetricRecord(told)}), reply_to=message)
 
     found = strategy(evaluators=6)
-    run(found, 40, InProcess(app, 6))
+    run(found, 40, InProcessGrid(app, 6))
     assert found.trials.reporting == (loss is not None)
     assert found.trials.reports(0) == (loss is not None)
     assert all(abs(row["difference"]) < 1e-9 for row in found.evaluation())
@@ -190,7 +190,7 @@ def test_candidates_are_judged_as_they_were_before_the_visit() -> None:
 
     found = strategy(fedavg(), clock=clock, chains=Chains.SHARED)
     rounds: list[Any] = []
-    grid = InProcess(app, 3)
+    grid = InProcessGrid(app, 3)
     found.start(grid, ArrayRecord({"w": Array(np.zeros(1))}), 36, on_round=rounds.append)
     # The model before round r is r - 1; a day has eight rounds, a block two.
     for this in rounds:
@@ -211,7 +211,7 @@ def test_candidates_are_judged_as_they_were_before_the_visit() -> None:
 
 
 def test_recent_visits_count_more_and_few_measurements_less() -> None:
-    evidence = Evidence(1)
+    evidence = CandidateScores(1)
     early, late, rare = (Candidate("shared", "last", block) for block in (1, 2, 3))
     for cycle in range(20):
         evidence.visit(0, cycle)
@@ -224,7 +224,7 @@ def test_recent_visits_count_more_and_few_measurements_less() -> None:
     assert scores[rare].error > 2 * scores[late].error
     assert scores[late].rounds == pytest.approx(sum(0.5 ** (k / 2) for k in range(20)))
     # Two rounds of one cycle weigh the same.
-    again = Evidence(1)
+    again = CandidateScores(1)
     again.visit(0, 5)
     again.add(0, {late: 1.0})
     again.visit(0, 5)
@@ -264,14 +264,14 @@ def test_no_client_decides_alone(loss: float, count: float) -> None:
 
 
 def test_one_measurement_is_no_evidence() -> None:
-    evidence = Evidence(2)
+    evidence = CandidateScores(2)
     evidence.visit(0, 0)
     evidence.add(0, {Candidate("shared", "last", 1): -1.0})
     assert evidence.best(0, Candidate("shared", "mean", 0)) == Candidate("shared", "mean", 0)
     # Of many models of other blocks, all a little worse, none is deployed by chance.
     rng, wrong = np.random.default_rng(0), 0
     for _ in range(50):
-        evidence = Evidence(24)
+        evidence = CandidateScores(24)
         for cycle in range(20):
             evidence.visit(0, cycle)
             some = rng.permutation(np.arange(1, 24))[:4]
@@ -288,7 +288,7 @@ def test_clients_are_divided_between_the_chains() -> None:
     shares: dict[str, list[int]] = {}
     app = client(evaluates=True)
 
-    class Watching(InProcess):
+    class Watching(InProcessGrid):
         def push_messages(self, messages: Any) -> list[str]:
             some = list(messages)
             groups: dict[str, list[int]] = {}
@@ -318,7 +318,7 @@ def test_clients_are_divided_between_the_chains() -> None:
     # One client alone: the chains take turns.
     alone = strategy(selection=Selection(1))
     used: list[tuple[str, ...]] = []
-    run(alone, 40, InProcess(app, 4), on_round=lambda this: used.append(this.moved))
+    run(alone, 40, InProcessGrid(app, 4), on_round=lambda this: used.append(this.moved))
     assert {("shared",)} < set(used)
     assert any(moved != ("shared",) for moved in used[1:])
     assert all(len(moved) == 1 for moved in used)
@@ -343,7 +343,7 @@ def test_each_chain_counts_its_own_rounds_and_clients_those_of_the_run(chains: C
         return plain(message, context)
 
     app._registered_funcs["train.default"] = train
-    run(strategy(Counting(**ALONE), chains=chains), 36, InProcess(app, 6))
+    run(strategy(Counting(**ALONE), chains=chains), 36, InProcessGrid(app, 6))
     assert sorted(set(told_clients)) == list(range(1, 37))
     by_chain: dict[str, list[int]] = {}
     for group, number in seen:
@@ -390,11 +390,11 @@ def test_a_chain_is_the_strategy_run_on_its_rounds_alone(name: str, wrapper: str
     def made() -> Any:
         return WRAPPERS[wrapper](TWELVE[name]())
 
-    ours = Pluralistic(made(), halves, clock, chains=chains, evaluators=0, seed=5)
-    run(ours, 24, InProcess(client(mods=MODS.get(wrapper)), 6))
+    ours = PluralisticStrategy(made(), halves, clock, chains=chains, evaluators=0, seed=5)
+    run(ours, 24, InProcessGrid(client(mods=MODS.get(wrapper)), 6))
     for chain in ours.inside:
         mine = [n for n in range(1, 25) if chain == "shared" or (n - 1) // 12 == int(chain)]
-        bare, grid, arrays = made(), InProcess(client(mods=MODS.get(wrapper)), 6), initial()
+        bare, grid, arrays = made(), InProcessGrid(client(mods=MODS.get(wrapper)), 6), initial()
         for number, global_number in enumerate(mine, 1):
             messages = list(bare.configure_train(number, arrays, ConfigRecord(), grid))
             for message in messages:
@@ -441,9 +441,9 @@ def test_replies_may_hold_more_than_a_model() -> None:
 
     inner = Scaffold()
     found = strategy(inner, chains=Chains.SHARED)
-    run(found, 5, InProcess(client({0: reply, 1: reply, 2: broken}), 3))
+    run(found, 5, InProcessGrid(client({0: reply, 1: reply, 2: broken}), 3))
     assert inner.control.tolist() == [2.0**5 - 1] * WIDTH
-    assert found.lost()["rejected"] == {"not finite": 5}
+    assert found.reply_counts()["rejected"] == {"not finite": 5}
 
 
 def test_a_start_of_its_own_is_refused() -> None:
@@ -464,8 +464,8 @@ def test_reported_losses_are_not_used_inside_differential_privacy(wrapper: str) 
     private = WRAPPERS[wrapper](fedavg())
     found = strategy(private)
     assert found.chains is Chains.SHARED
-    run(found, 8, InProcess(client(evaluates=True, mods=MODS.get(wrapper)), 6))
-    assert found.lost()["rounds_without_a_step"] == 0
+    run(found, 8, InProcessGrid(client(evaluates=True, mods=MODS.get(wrapper)), 6))
+    assert found.reply_counts()["rounds_without_a_step"] == 0
     assert found.evaluation() == []
     for how in ({"chains": Chains.SPLIT}, {"chains": Chains.HEDGED}, {"evaluators": 3}):
         with pytest.raises(ValueError, match="neither clipped nor noised"):
@@ -478,15 +478,15 @@ def test_block_means_are_a_function_of_the_models_that_were_sent() -> None:
     private = known.DifferentialPrivacyServerSideFixedClipping(fedavg(), 0.3, 1.0, 6)
     found = strategy(private)
 
-    class Watching(InProcess):
+    class Watching(InProcessGrid):
         def push_messages(self, messages: Any) -> list[str]:
             some = list(messages)
             sent_models.append((found.this_round().block, sent(some[0])["w"]))
             return super().push_messages(some)
 
     run(found, 20, Watching(client(), 6))
-    for block, model in enumerate(found.models().models):
-        if block not in found.models().fallback:
+    for block, model in enumerate(found.mean().models):
+        if block not in found.mean().fallback:
             mine = [w for at, w in sent_models if at == block]
             np.testing.assert_allclose(model["w"], np.mean(mine, axis=0), atol=1e-12)
 
@@ -508,7 +508,7 @@ def test_metrics_are_told_by_block(tmp_path: Path) -> None:
     result = run(
         found,
         30,
-        InProcess(client(evaluates=True), 6),
+        InProcessGrid(client(evaluates=True), 6),
         evaluate_models=look,
         checkpoint=tmp_path / "run",
         tensorboard=tmp_path / "board",
@@ -526,7 +526,7 @@ def test_metrics_are_told_by_block(tmp_path: Path) -> None:
     mean = np.mean([line["evaluate"]["eval_loss"] for line in last])
     assert result.by_block[1]["evaluate"]["eval_loss"] == pytest.approx(mean)
     # Resumed, it is the same; the events can be read.
-    again = run(strategy(inner), 30, InProcess(client(evaluates=True), 6), checkpoint=tmp_path / "run")
+    again = run(strategy(inner), 30, InProcessGrid(client(evaluates=True), 6), checkpoint=tmp_path / "run")
     assert again.by_block == result.by_block
     assert sorted(again.evaluate_metrics_models) == [13, 25, 30]
     tags = _tags(next((tmp_path / "board").glob("events*")))
@@ -556,13 +556,13 @@ def test_an_unwrapped_strategy_moves_with_a_simulated_clock() -> None:
         hours.append(time.hour)
         return range(6)
 
-    grid = InProcess(client(), 6, online=online, clock=clock)
-    Timed(fedavg(), clock).start(grid, initial(), 48)
+    grid = InProcessGrid(client(), 6, online=online, clock=clock)
+    ClockedStrategy(fedavg(), clock).start(grid, initial(), 48)
     assert sorted(set(hours)) == list(range(24))
     assert clock.time == datetime(2024, 1, 2, 23, tzinfo=UTC)
     bare = fedavg()
-    expected = bare.start(InProcess(client(), 6), initial(), 5).arrays
-    got = Timed(fedavg(), clock).start(InProcess(client(), 6), initial(), 5).arrays
+    expected = bare.start(InProcessGrid(client(), 6), initial(), 5).arrays
+    got = ClockedStrategy(fedavg(), clock).start(InProcessGrid(client(), 6), initial(), 5).arrays
     np.testing.assert_allclose(got["w"].numpy(), expected["w"].numpy(), atol=1e-12)
 
 
@@ -584,19 +584,19 @@ def test_only_the_arrays_named_are_kept_for_each_block() -> None:
     heads = strategy(per_block=["head.*"])
     assert heads.chains is Chains.SHARED
     for each in (whole, heads):
-        each.start(InProcess(client(), 6), _wide(), 20)
+        each.start(InProcessGrid(client(), 6), _wide(), 20)
     for block in range(4):
-        ours, theirs = heads.models().models[block], whole.models().models[block]
+        ours, theirs = heads.mean().models[block], whole.mean().models[block]
         assert list(ours) == list(theirs)
         for name in ("head.a", "head.b"):
             np.testing.assert_array_equal(ours[name], theirs[name])
         np.testing.assert_allclose(ours["w"], whole.consensus()["w"], rtol=1e-5)
-        last, now = heads.lasts().models[block], whole.lasts().models[block]
+        last, now = heads.last().models[block], whole.last().models[block]
         np.testing.assert_array_equal(last["head.a"], now["head.a"])
         np.testing.assert_array_equal(last["w"], heads.main().values["w"])
     for patterns, words in ((["tail.*"], "none"), (["*"], "all")):
         with pytest.raises(ValueError, match=words):
-            strategy(per_block=patterns).start(InProcess(client(), 6), _wide(), 1)
+            strategy(per_block=patterns).start(InProcessGrid(client(), 6), _wide(), 1)
 
 
 @pytest.mark.parametrize("per_block", [(), ("head.*",)])
@@ -607,9 +607,9 @@ def test_means_on_disk_are_those_in_memory(tmp_path: Path, precision: str, per_b
         storage = Storage(precision=precision, folder=folder)
         found = strategy(storage=storage, chains=Chains.SHARED, per_block=per_block, tail=3)
         place = tmp_path / f"run-{folder is None}"
-        found.start(InProcess(client(), 6), _wide(), 31, checkpoint=place)
+        found.start(InProcessGrid(client(), 6), _wide(), 31, checkpoint=place)
         again = strategy(storage=storage, chains=Chains.SHARED, per_block=per_block, tail=3)
-        again.start(InProcess(client(), 6), _wide(), 70, checkpoint=place)
+        again.start(InProcessGrid(client(), 6), _wide(), 70, checkpoint=place)
         held.append((found, again))
     for (a, b), read in [(pair, read) for pair in zip(*held, strict=True) for read in ("models", "tails")]:
         ours, theirs = (getattr(each, read)().models for each in (a, b))
@@ -619,8 +619,8 @@ def test_means_on_disk_are_those_in_memory(tmp_path: Path, precision: str, per_b
                 assert value.dtype == np.float32
                 assert not isinstance(y[name], np.memmap)
     exact = strategy(chains=Chains.SHARED, per_block=per_block)
-    exact.start(InProcess(client(), 6), _wide(), 70)
-    for x, y in zip(held[1][1].models().models, exact.models().models, strict=True):
+    exact.start(InProcessGrid(client(), 6), _wide(), 70)
+    for x, y in zip(held[1][1].mean().models, exact.mean().models, strict=True):
         np.testing.assert_allclose(x["head.a"], y["head.a"], atol=1e-6)
     recent = held[1][1].learnt.averages["shared"].recent[0][0].mean.values
     assert recent[0].dtype == (np.float32 if precision == "full" else np.float16)
@@ -632,10 +632,10 @@ def test_models_read_from_disk_do_not_change_with_the_run(tmp_path: Path) -> Non
 
     def look(this: Any) -> None:
         if this.number == 13:
-            models = found.models().models
+            models = found.mean().models
             read.append((models, [model["w"].copy() for model in models]))
 
-    found.start(InProcess(client(), 6), _wide(), 40, on_round=look)
+    found.start(InProcessGrid(client(), 6), _wide(), 40, on_round=look)
     for model, before in zip(*read[0], strict=True):
         np.testing.assert_array_equal(model["w"], before)
 
@@ -656,10 +656,10 @@ def test_half_precision_models_leave_out_infinities_without_a_warning(value: flo
         return content
 
     found = strategy(chains=Chains.SHARED)
-    found.start(InProcess(client({2: broken}), 6), _wide(np.float16), 8)
-    assert found.lost()["rejected"] == {"not finite": 8}
-    assert found.lost()["rounds_without_a_step"] == 0
-    assert found.models().models[0]["w"].dtype == np.float16
+    found.start(InProcessGrid(client({2: broken}), 6), _wide(np.float16), 8)
+    assert found.reply_counts()["rejected"] == {"not finite": 8}
+    assert found.reply_counts()["rounds_without_a_step"] == 0
+    assert found.mean().models[0]["w"].dtype == np.float16
 
 
 # ------------------------------------------------------------------------------ getting them out
@@ -669,8 +669,8 @@ def test_models_are_handed_out_as_copies(tmp_path: Path) -> None:
     import torch
 
     found = strategy(chains=Chains.SHARED)
-    found.start(InProcess(client(), 6), _wide(), 6)
-    models = found.models()
+    found.start(InProcessGrid(client(), 6), _wide(), 6)
+    models = found.mean()
     before = models.models[0]["w"].copy()
     state = models.state_dict(0)
     assert isinstance(state["w"], torch.Tensor)
@@ -679,7 +679,7 @@ def test_models_are_handed_out_as_copies(tmp_path: Path) -> None:
     record = models.record(0)
     assert record["w"].numpy().tolist() == before.tolist()
     assert models.models[0]["w"].tolist() == before.tolist()
-    assert repr(found) == "Pluralistic(FedAvg, 4 blocks, Chains.SHARED, 6 rounds done)"
+    assert repr(found) == "PluralisticStrategy(FedAvg, 4 blocks, Chains.SHARED, 6 rounds done)"
     best = found.best()
     best.save(tmp_path / "best.safetensors")
     again = BlockModels.load(tmp_path / "best.safetensors")
@@ -716,15 +716,15 @@ def test_a_block_whose_clients_do_not_evaluate_does_not_silence_the_others(
         asked.clear()
         caplog.clear()
         clock = RoundClock(datetime(2026, 1, 1, hour, tzinfo=UTC), timedelta(hours=1))
-        found = Pluralistic(
-            INNER["FedAvg"](), day_night.SCHEDULE, clock, selection=Selection(wanted=10), seed=1
+        found = PluralisticStrategy(
+            INNER["FedAvg"](), day_night.SCHEDULE, clock, selection=Selection(clients_per_round=10), seed=1
         )
         half = day_night.CLIENTS // 2
 
         def online(time: datetime, half: int = half) -> range:
             return range(half) if 6 <= time.hour < 18 else range(half, 2 * half)
 
-        grid = InProcess(app, day_night.CLIENTS, online=online, clock=clock)
+        grid = InProcessGrid(app, day_night.CLIENTS, online=online, clock=clock)
         with caplog.at_level(logging.WARNING, "flwr"):
             found.start(grid, ArrayRecord({"w": Array(np.zeros(day_night.FEATURES + 1))}), 120)
         if hour == 6:
@@ -764,17 +764,17 @@ def test_a_strategy_that_cannot_be_copied_has_one_chain(caplog: pytest.LogCaptur
 def test_a_run_in_this_process_does_not_wait_for_ever() -> None:
     """With the real clock and too few devices, and with a clock that moves."""
     with pytest.raises(TimeoutError, match="min_train_nodes of FedAvg is 2: lower it"):
-        Pluralistic(FedAvg(), sc.Schedule.daily(4)).start(InProcess(client(), 1), initial(), 3)
+        PluralisticStrategy(FedAvg(), sc.Schedule.daily(4)).start(InProcessGrid(client(), 1), initial(), 3)
     clock = RoundClock(START, timedelta(hours=1))
-    grid = InProcess(client(), 6, online=lambda time: [] if time.hour == 4 else [0, 1, 2], clock=clock)
-    Timed(fedavg(), clock).start(grid, initial(), 30)
+    grid = InProcessGrid(client(), 6, online=lambda time: [] if time.hour == 4 else [0, 1, 2], clock=clock)
+    ClockedStrategy(fedavg(), clock).start(grid, initial(), 30)
     assert clock.time == START + timedelta(hours=31)  # two hours at four were left out
 
 
 def test_flowers_own_loop_counts_rounds_too() -> None:
     found = strategy()
-    Strategy.start(found, InProcess(client(), 6), initial(), 8)
-    assert found.lost() | {"rounds": 8, "used": 48} == found.lost()
+    Strategy.start(found, InProcessGrid(client(), 6), initial(), 8)
+    assert found.reply_counts() | {"rounds": 8, "used": 48} == found.reply_counts()
     assert found.participation.sum() == 48
     with pytest.raises(ValueError, match="has run already"):
         run(found, 2)
@@ -800,8 +800,10 @@ def test_who_is_odd_among_two_is_remembered(tmp_path: Path) -> None:
                 return [0] if time < late else [0, 1]
 
             found = strategy(clock=clock, chains=Chains.SHARED)
-            run(found, stop, InProcess(client({1: more}), 2, online=online, clock=clock), checkpoint=place)
-        held.append([model["w"].tolist() for model in found.models().models])
+            run(
+                found, stop, InProcessGrid(client({1: more}), 2, online=online, clock=clock), checkpoint=place
+            )
+        held.append([model["w"].tolist() for model in found.mean().models])
     assert held[0] == held[1]
 
 
@@ -812,6 +814,6 @@ def test_integers_are_kept_whole_in_half_precision() -> None:
 
     start = ArrayRecord({"w": Array(np.zeros(WIDTH, np.float32)), "n": Array(np.array(0, np.int64))})
     found = strategy(chains=Chains.SHARED, storage=Storage("half"))
-    found.start(InProcess(client({0: counts}), 1), start, 24)
-    assert found.models().models[0]["n"] == (0 + 1 + 2 + 12 + 13 + 14) * 100_000 // 6
-    assert found.tails(1).models[0]["n"] == 13 * 100_000
+    found.start(InProcessGrid(client({0: counts}), 1), start, 24)
+    assert found.mean().models[0]["n"] == (0 + 1 + 2 + 12 + 13 + 14) * 100_000 // 6
+    assert found.tail(1).models[0]["n"] == 13 * 100_000

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from flwr.app import Context, RecordDict
 
-from semicyclic.adapters.flower import BlockModels, InProcess
-from semicyclic.experiments.fleet.contest import Yardstick
-from semicyclic.experiments.fleet.world import Settings, make
+from semicyclic.adapters.flower import BlockModels, InProcessGrid
+from semicyclic.experiments.federated.fleet import FleetSettings, make
+from semicyclic.experiments.federated.held_out import HeldOutRows
 from tests.superlink import APP, BIN, Deployment, deployed, end_all, free_port, surroundings, wait_until
 
 pytestmark = pytest.mark.slow
@@ -52,7 +52,7 @@ def in_process(out: Path) -> None:
     config = {**CONFIG, "out": str(out)}
     server, client = example()
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
-    server(InProcess(client, CONFIG["devices"], config=config), context)
+    server(InProcessGrid(client, CONFIG["devices"], config=config), context)
 
 
 def test_flowers_simulation_gives_the_same_bits(tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def usable(out: Path) -> float:
     models = BlockModels.load(out / "models.safetensors")
     assert all(np.isfinite(model["weights"]).all() for model in models.models)
     world = make(
-        Settings(devices=4, availability="cosine", seed=3, per_round=4, invited=4, rounds_per_block=2)
+        FleetSettings(devices=4, availability="cosine", seed=3, per_round=4, invited=4, rounds_per_block=2)
     )
-    return float(np.diag(Yardstick.of(world).matrix(models)).mean())
+    return float(np.diag(HeldOutRows.of(world).matrix(models)).mean())
 
 
 def test_a_fleet_of_real_nodes_is_trained(fleet: Deployment) -> None:
@@ -210,7 +210,7 @@ def test_killed_server_and_killed_superlink_end_in_the_same_bytes(three: Deploym
     config = {key.replace("_", "-"): value for key, value in small(whole).items()}
     server, client = example()
     context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config=config)
-    server(InProcess(client, 3, config=config), context)
+    server(InProcessGrid(client, 3, config=config), context)
 
     out = tmp_path / "killed"
     three.run(**small(out))

@@ -19,8 +19,8 @@ from semicyclic.adapters.flower import FastClock
 from tests.fleets import (
     START,
     Chains,
-    InProcess,
-    Pluralistic,
+    InProcessGrid,
+    PluralisticStrategy,
     RoundClock,
     Selection,
     client,
@@ -48,13 +48,13 @@ def measure(number: int, arrays: ArrayRecord) -> MetricRecord | None:
     return MetricRecord({"norm": float(np.sum(arrays["w"].numpy() ** 2))}) if number % 3 == 0 else None
 
 
-def made(inner: Callable[[], Strategy], chains: Chains) -> Pluralistic:
-    how = Selection(3, 4, deadline=20.0, separation=timedelta(hours=3))
+def made(inner: Callable[[], Strategy], chains: Chains) -> PluralisticStrategy:
+    how = Selection(3, 4, deadline_seconds=20.0, min_interval=timedelta(hours=3))
     return strategy(inner(), chains=chains, selection=how)
 
 
-def grid() -> InProcess:
-    return InProcess(client(evaluates=True), 12, arrival=lambda device, _: 3.0 * (device % 5))
+def grid() -> InProcessGrid:
+    return InProcessGrid(client(evaluates=True), 12, arrival=lambda device, _: 3.0 * (device % 5))
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_stopped_after_any_round_it_ends_in_the_same_bytes(name: str, chains: Ch
         again = made(INNER[name], chains)
         after = run(again, ROUNDS, grid(), checkpoint=place, evaluate_fn=measure)
         assert files(place) == files(tmp_path / "whole")
-        for ours, theirs in ((again.models(), whole.models()), (again.lasts(), whole.lasts())):
+        for ours, theirs in ((again.mean(), whole.mean()), (again.last(), whole.last())):
             for left, right in zip(ours.models, theirs.models, strict=True):
                 assert all(np.array_equal(left[key], right[key]) for key in right)
-        assert again.lost() == whole.lost()
+        assert again.reply_counts() == whole.reply_counts()
         assert str(after) == str(result)
         shutil.rmtree(place)
 
@@ -102,7 +102,7 @@ def test_killed_while_it_writes_nothing_is_lost(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every step of keeping a round, before and after its file is in place."""
-    keeping: Any = importlib.import_module("semicyclic.adapters.flower.keeping")
+    keeping: Any = importlib.import_module("semicyclic.adapters.flower.checkpoint")
 
     whole = made(INNER["FedAdam"], Chains.HEDGED)
     run(whole, ROUNDS, grid(), checkpoint=tmp_path / "whole")
@@ -152,18 +152,18 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     run(
         again,
         5,
-        InProcess(client(), 6, online=lambda: pytest.fail("nobody is to be asked")),
+        InProcessGrid(client(), 6, online=lambda: pytest.fail("nobody is to be asked")),
         checkpoint=tmp_path,
     )
     assert files(tmp_path) == before
-    assert again.models().models[0]["w"].tolist() == first.models().models[0]["w"].tolist()
+    assert again.mean().models[0]["w"].tolist() == first.mean().models[0]["w"].tolist()
     run(strategy(), 8, checkpoint=tmp_path)
     more = strategy()
     run(more, 8)
     assert json.loads((tmp_path / "state.json").read_text())["round"] == 8
     resumed = strategy()
     run(resumed, 8, checkpoint=tmp_path)
-    assert resumed.models().models[1]["w"].tolist() == more.models().models[1]["w"].tolist()
+    assert resumed.mean().models[1]["w"].tolist() == more.mean().models[1]["w"].tolist()
 
 
 def test_a_run_without_a_seed_keeps_the_one_it_drew(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_a_run_without_a_seed_keeps_the_one_it_drew(tmp_path: Path) -> None:
     drawn = state["draws"]
     again = strategy(seed=drawn, selection=Selection(2))
     run(again, 4)
-    assert again.lasts().models[0]["w"].tolist() == found.lasts().models[0]["w"].tolist()
+    assert again.last().models[0]["w"].tolist() == found.last().models[0]["w"].tolist()
 
 
 def test_fast_time_goes_on_from_where_it_was(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_settings_of_the_strategy_inside_may_be_others_when_a_run_goes_on(tmp_pa
     found = strategy(fedavg(min_available_nodes=3))
     run(found, 2, checkpoint=tmp_path)
     # Of many tries of one round in a row, some are kept.
-    assert found.lost() | {"rounds": 2, "rounds_without_participants": 5} == found.lost()
+    assert found.reply_counts() | {"rounds": 2, "rounds_without_participants": 5} == found.reply_counts()
 
 
 def test_generators_and_notes_of_a_strategy_are_kept(tmp_path: Path) -> None:
@@ -252,11 +252,11 @@ def test_a_chain_that_did_not_move_is_kept_as_it_was(tmp_path: Path) -> None:
     for chains in Chains:
         place = tmp_path / chains.name
         whole = strategy(chains=chains)
-        result = run(whole, 13, InProcess(client({0: spoilt}), 1), checkpoint=place)
+        result = run(whole, 13, InProcessGrid(client({0: spoilt}), 1), checkpoint=place)
         again = strategy(chains=chains)
-        after = run(again, 13, InProcess(client({0: spoilt}), 1), checkpoint=place)
+        after = run(again, 13, InProcessGrid(client({0: spoilt}), 1), checkpoint=place)
         assert after.arrays["w"].numpy().tolist() == result.arrays["w"].numpy().tolist()
-        for ours, theirs in zip(again.lasts().models, whole.lasts().models, strict=True):
+        for ours, theirs in zip(again.last().models, whole.last().models, strict=True):
             assert ours["w"].tolist() == theirs["w"].tolist()
 
 
@@ -265,11 +265,11 @@ def test_who_was_met_is_not_asked_again(tmp_path: Path) -> None:
         3: {"profile": [2.0]},
         4: {"profile": [0.7, 0.1, 0.1, 0.1], "zone": "Asia/Tokyo", "device": 44},
     }
-    how = Selection(3, ask=True)
-    run(strategy(selection=how), 6, InProcess(_asked(answers), 6), checkpoint=tmp_path / "whole")
-    run(strategy(selection=how), 3, InProcess(_asked(answers), 6), checkpoint=tmp_path / "part")
+    how = Selection(3, query_availability=True)
+    run(strategy(selection=how), 6, InProcessGrid(_asked(answers), 6), checkpoint=tmp_path / "whole")
+    run(strategy(selection=how), 3, InProcessGrid(_asked(answers), 6), checkpoint=tmp_path / "part")
     found = strategy(selection=how)
-    run(found, 6, InProcess(_asked({}), 6), checkpoint=tmp_path / "part")
+    run(found, 6, InProcessGrid(_asked({}), 6), checkpoint=tmp_path / "part")
     assert files(tmp_path / "part") == files(tmp_path / "whole")
     assert found.directory.profiles[6].zone == "Asia/Tokyo"
 

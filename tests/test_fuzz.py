@@ -11,16 +11,23 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
-from semicyclic.data.columns import Wish
-from semicyclic.data.features import Names
-from semicyclic.data.inputs import Inputs, Mark
-from semicyclic.data.parse import Options
-from semicyclic.stream.job import Job
-from semicyclic.stream.reading import Reader, open_stream
+from semicyclic.tables.columns import ColumnRequest
+from semicyclic.tables.features import FeatureNames
+from semicyclic.tables.sources import ReadPosition, Sources
+from semicyclic.tables.text_formats import FormatOptions
+from semicyclic.tables.watermark import LatePolicy
+from semicyclic.training.config import TrainConfig
+from semicyclic.training.reader import Reader, open_stream
 from tests.tables import rows_of, write
 
-JOB = Job(
-    Wish(("at",), "y"), sc.Schedule.daily(6), bits=8, start=40, skip=True, lateness=10**9, use_late=True
+JOB = TrainConfig(
+    ColumnRequest(("at",), "y"),
+    sc.Schedule.daily(6),
+    bits=8,
+    start=40,
+    skip=True,
+    lateness=10**9,
+    late=LatePolicy.KEEP,
 )
 PIECES = st.sampled_from(
     [
@@ -54,16 +61,18 @@ def damaged(data: bytes, how: list[tuple[float, int, bytes]], keep: int = 0) -> 
     return data
 
 
-def count(files: list[Any], options: Options) -> tuple[int, int, int]:
+def count(files: list[Any], options: FormatOptions) -> tuple[int, int, int]:
     """Rows read, rows that reached a chunk, and all that were left out; whatever the rows are."""
-    inputs = Inputs(files, options)
-    parts = list(inputs.parts(Mark()))
-    reader = Reader(JOB, inputs.name, first := open_stream(JOB, parts, inputs.name), Names.of(first.features))
+    inputs = Sources(files, options)
+    parts = list(inputs.parts(ReadPosition()))
+    reader = Reader(
+        JOB, inputs.name, first := open_stream(JOB, parts, inputs.name), FeatureNames.of(first.features)
+    )
     learnt = sum(len(chunk.rows.rows) for chunk in reader.chunks(iter(parts)) if chunk.rows is not None)
     last = reader.rest()
     learnt += 0 if last is None or last.rows is None else len(last.rows.rows)
     counts = reader.reading.counts
-    return counts.read, learnt, counts.refused + counts.unlabelled + reader.reading.late.refused
+    return counts.read, learnt, counts.refused + counts.unlabelled + reader.reading.late.dropped
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
@@ -75,7 +84,7 @@ def test_damaged_files_give_a_sentence_or_rows_that_add_up(
     path = write(tmp_path, rows_of(60), form)
     path.write_bytes(damaged(path.read_bytes(), how))
     try:
-        read, learnt, left_out = count([path], Options(batch=9))
+        read, learnt, left_out = count([path], FormatOptions(batch=9))
     except ValueError:
         return  # a sentence, as the command line prints it
     assert read == learnt + left_out
@@ -91,7 +100,7 @@ def test_no_row_of_a_damaged_file_is_lost(how: list[tuple[float, int, bytes]], t
     (tmp_path / "rows.csv").write_bytes(data)
     expected = sum(1 for row in csv.reader(io.StringIO(data.decode("latin-1"), newline="")) if row) - 1
     try:
-        read, _, _ = count([tmp_path / "rows.csv"], Options(encoding="latin-1"))
+        read, _, _ = count([tmp_path / "rows.csv"], FormatOptions(encoding="latin-1"))
     except ValueError:
         return
     assert read == expected
@@ -111,7 +120,7 @@ def test_no_line_of_damaged_json_is_lost(how: list[tuple[float, int, bytes]], tm
         except ValueError:
             continue
     try:
-        read, learnt, _ = count([path], Options())
+        read, learnt, _ = count([path], FormatOptions())
     except ValueError:
         return
     assert read == len(lines)
@@ -119,4 +128,4 @@ def test_no_line_of_damaged_json_is_lost(how: list[tuple[float, int, bytes]], tm
 
 
 def test_the_rows_that_reach_a_chunk_are_those_of_the_file(tmp_path: Path) -> None:
-    assert count([write(tmp_path, rows_of(200))], Options()) == (200, 200, 0)
+    assert count([write(tmp_path, rows_of(200))], FormatOptions()) == (200, 200, 0)

@@ -7,23 +7,31 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semicyclic.experiments.hardness import METHODS, Method, pluralistic, sgd, sgd_average, shuffled, tuned
-from semicyclic.method import hard
-from semicyclic.method.hard import Hard
+from semicyclic.experiments.lower_bounds import (
+    METHODS,
+    Method,
+    pluralistic,
+    sgd,
+    sgd_average,
+    shuffled,
+    tuned,
+)
+from semicyclic.theory import hard_instances
+from semicyclic.theory.hard_instances import HardInstance
 from semicyclic.types import Array
 
 INSTANCES = [
-    Hard(4),
-    Hard(4, smooth=True),
-    Hard(2, radius=3.0),
-    Hard(3, blocks=5),
-    Hard(2, smooth=True, blocks=3),
+    HardInstance(4),
+    HardInstance(4, smooth=True),
+    HardInstance(2, radius=3.0),
+    HardInstance(3, blocks=5),
+    HardInstance(2, smooth=True, blocks=3),
 ]
 every_instance = pytest.mark.parametrize("instance", INSTANCES, ids=repr)
 seeds = st.integers(0, 10_000)
 
 
-def points(instance: Hard, seed: int, count: int = 20) -> Array:
+def points(instance: HardInstance, seed: int, count: int = 20) -> Array:
     rng = np.random.default_rng(seed)
     scale = instance.radius * np.exp(rng.uniform(-6, 1, (count, 1)))
     return rng.normal(size=(count, instance.dimension)) * scale
@@ -32,7 +40,7 @@ def points(instance: Hard, seed: int, count: int = 20) -> Array:
 @every_instance
 @given(seed=seeds)
 @settings(max_examples=15, deadline=None)
-def test_gradients_are_the_slopes_of_values(instance: Hard, seed: int) -> None:
+def test_gradients_are_the_slopes_of_values(instance: HardInstance, seed: int) -> None:
     for w in points(instance, seed, 3):
         for block in (None, *range(instance.blocks)):
             slope = np.zeros(instance.dimension)
@@ -46,7 +54,7 @@ def test_gradients_are_the_slopes_of_values(instance: Hard, seed: int) -> None:
 @every_instance
 @given(seed=seeds)
 @settings(max_examples=30, deadline=None)
-def test_each_block_is_convex_lipschitz_and_smooth_as_stated(instance: Hard, seed: int) -> None:
+def test_each_block_is_convex_lipschitz_and_smooth_as_stated(instance: HardInstance, seed: int) -> None:
     smoothness = instance.eta / instance.radius**2
     one, other = points(instance, seed), points(instance, seed + 1)
     for w, v in zip(one, other, strict=True):
@@ -58,13 +66,13 @@ def test_each_block_is_convex_lipschitz_and_smooth_as_stated(instance: Hard, see
 
 
 def test_the_lipschitz_constant_is_tight() -> None:
-    instance = Hard(4)
+    instance = HardInstance(4)
     alternate = np.where(np.arange(16) % 2 == 0, 1.0, -1.0)
     assert np.linalg.norm(instance.gradient(10 * alternate, 1)) == pytest.approx(1.0)
 
 
 @every_instance
-def test_the_optimum_is_where_it_is_said_to_be(instance: Hard) -> None:
+def test_the_optimum_is_where_it_is_said_to_be(instance: HardInstance) -> None:
     assert np.abs(instance.gradient(instance.optimum)).max() < 1e-12
     assert instance.value(instance.optimum) == pytest.approx(instance.least, rel=1e-9)
     assert np.linalg.norm(instance.optimum) <= 0.69 * instance.radius
@@ -72,7 +80,9 @@ def test_the_optimum_is_where_it_is_said_to_be(instance: Hard) -> None:
 
 
 @every_instance
-def test_no_point_of_the_first_half_of_the_directions_is_better_than_the_bound(instance: Hard) -> None:
+def test_no_point_of_the_first_half_of_the_directions_is_better_than_the_bound(
+    instance: HardInstance,
+) -> None:
     seen = 2 * instance.cycles
     best = np.zeros(instance.dimension)
     best[:seen] = instance.radius * instance.flat * np.arange(seen, 0, -1)
@@ -86,17 +96,17 @@ def test_no_point_of_the_first_half_of_the_directions_is_better_than_the_bound(i
 
 
 def test_the_bounds_are_those_of_the_corrected_theorems() -> None:
-    assert Hard(4, radius=2.0).bound == pytest.approx(3 * 2.0 / (256 * 4))
-    assert Hard(4, radius=2.0, smooth=True).bound == pytest.approx(3 * 2.0**2 / (1024 * 16))
-    assert Hard(4, blocks=5).bound == pytest.approx(4 / 5 * 3 / (256 * 4))
-    assert [Hard(1, blocks=5).kind(block) for block in range(5)] == [1, 1, 0, 2, 2]
-    assert [Hard(1, blocks=4).kind(block) for block in range(4)] == [1, 1, 2, 2]
+    assert HardInstance(4, radius=2.0).bound == pytest.approx(3 * 2.0 / (256 * 4))
+    assert HardInstance(4, radius=2.0, smooth=True).bound == pytest.approx(3 * 2.0**2 / (1024 * 16))
+    assert HardInstance(4, blocks=5).bound == pytest.approx(4 / 5 * 3 / (256 * 4))
+    assert [HardInstance(1, blocks=5).kind(block) for block in range(5)] == [1, 1, 0, 2, 2]
+    assert [HardInstance(1, blocks=4).kind(block) for block in range(4)] == [1, 1, 2, 2]
 
 
 @every_instance
 @given(seed=seeds, step=st.sampled_from([1e-3, 0.1, 1.0, 30.0]))
 @settings(max_examples=30, deadline=None)
-def test_a_prox_step_is_an_implicit_gradient_step(instance: Hard, seed: int, step: float) -> None:
+def test_a_prox_step_is_an_implicit_gradient_step(instance: HardInstance, seed: int, step: float) -> None:
     for w in points(instance, seed, 5):
         for block in range(instance.blocks):
             u = instance.prox(w, block, step)
@@ -106,7 +116,9 @@ def test_a_prox_step_is_an_implicit_gradient_step(instance: Hard, seed: int, ste
 @every_instance
 @given(seed=seeds)
 @settings(max_examples=15, deadline=None)
-def test_the_minimiser_of_a_block_is_least_over_the_ball_and_nearest(instance: Hard, seed: int) -> None:
+def test_the_minimiser_of_a_block_is_least_over_the_ball_and_nearest(
+    instance: HardInstance, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     start = points(instance, seed, 1)[0]
     start *= min(1.0, instance.radius / np.linalg.norm(start))
@@ -126,7 +138,7 @@ def test_the_minimiser_of_a_block_is_least_over_the_ball_and_nearest(instance: H
 @settings(max_examples=10, deadline=None)
 def test_a_rotation_changes_nothing_but_the_directions(seed: int, blocks: int) -> None:
     rng = np.random.default_rng(seed)
-    turned, plain = hard.rotated(2, 40, rng, blocks=blocks), Hard(2, blocks=blocks)
+    turned, plain = hard_instances.rotated(2, 40, rng, blocks=blocks), HardInstance(2, blocks=blocks)
     V = turned.rotation
     assert V is not None
     w = rng.normal(size=40)
@@ -151,7 +163,7 @@ GRID = np.geomspace(1e-5, 1.0, 6)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_on_cyclic_data_no_method_falls_below_the_bound_however_it_is_tuned(method: Method) -> None:
     """K=4, m=2, n=1000, B=1, in the 4K coordinates: all stay above 3B/(256K)."""
-    instance = Hard(K)
+    instance = HardInstance(K)
     steps = N if method in (sgd, sgd_average) else 250
     best = tuned(method, instance, steps, GRID)
     assert best >= instance.bound * (1 - 1e-9)
@@ -161,12 +173,12 @@ def test_on_cyclic_data_no_method_falls_below_the_bound_however_it_is_tuned(meth
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_neither_with_a_thousand_steps_a_block_and_a_finer_grid(method: Method) -> None:
-    instance = Hard(K)
+    instance = HardInstance(K)
     assert tuned(method, instance, N, np.geomspace(1e-5, 1.0, 16)) >= instance.bound * (1 - 1e-9)
 
 
 def test_nor_does_minimising_each_block_fully() -> None:
-    instance = Hard(K)
+    instance = HardInstance(K)
     w, total, gaps = np.zeros(16), np.zeros(16), []
     for block in [0, 1] * K:
         w = instance.minimiser(block, w)
@@ -176,20 +188,20 @@ def test_nor_does_minimising_each_block_fully() -> None:
 
 
 def test_the_iid_average_does_fall_below_the_bound() -> None:
-    instance = Hard(K)
+    instance = HardInstance(K)
     gaps = [shuffled(instance, N, np.random.default_rng(seed))[0] for seed in range(3)]
     assert max(gaps) < instance.bound
 
 
 def test_pluralistic_averaging_falls_below_the_bound_and_even_below_the_best_single_model() -> None:
     """One chain on cyclic data, averaged per block: each block is judged by its own model."""
-    instance = Hard(K)
+    instance = HardInstance(K)
     assert pluralistic(instance, N)[0] < 0 < instance.bound
 
 
 def test_pluralistic_means_stay_in_the_ball_whatever_the_step() -> None:
     """A block alone falls for ever outside; within the ball no mean is below its block's least value."""
-    instance = Hard(2)
+    instance = HardInstance(2)
     least = np.mean([instance.value(instance.minimiser(i, np.zeros(8)), i) for i in (0, 1)])
     gaps = pluralistic(instance, 50, np.array([1e-3, 0.1, 10.0]))
     assert (gaps >= least - instance.least - 1e-12).all()
@@ -219,7 +231,7 @@ def test_the_gap_of_tuned_sgd_falls_with_the_cycles_as_the_theorems_say(smooth: 
     cycles = [2, 4, 8]
     gaps = []
     for number in cycles:
-        instance = Hard(number, smooth=smooth)
+        instance = HardInstance(number, smooth=smooth)
         grid = np.geomspace(3e-4, 1e-2, 7) * (10 if smooth else 1)
         gaps.append(tuned(sgd, instance, 250, grid))
     slope = np.polyfit(np.log(cycles), np.log(gaps), 1)[0]
@@ -227,17 +239,17 @@ def test_the_gap_of_tuned_sgd_falls_with_the_cycles_as_the_theorems_say(smooth: 
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
-    "cycles": (lambda: Hard(0), "cycles=0"),
-    "blocks": (lambda: Hard(2, blocks=1), "at least two"),
-    "radius": (lambda: Hard(2, radius=-1.0), "radius=-1.0"),
-    "smooth": (lambda: Hard(1, radius=20.0, smooth=True), "B <= 16 K = 16"),
-    "rotation": (lambda: Hard(1, rotation=np.ones((5, 4))), "orthonormal"),
-    "dimension": (lambda: hard.rotated(4, 15, np.random.default_rng(0)), "at least 4 K = 16"),
-    "point": (lambda: Hard(1).value(np.zeros(5)), r"w has shape \(5,\)"),
-    "float": (lambda: Hard(4.0), "cycles=4.0"),  # type: ignore[arg-type]
-    "step": (lambda: Hard(1).prox(np.zeros(4), 0, 0.0), "step=0.0"),
-    "outside": (lambda: Hard(1).minimiser(1, np.array([2.0, 0, 0, 0])), "must lie in the ball"),
-    "block": (lambda: Hard(1).value(np.zeros(4), 2), "there are 0 to 1"),
+    "cycles": (lambda: HardInstance(0), "cycles=0"),
+    "blocks": (lambda: HardInstance(2, blocks=1), "at least two"),
+    "radius": (lambda: HardInstance(2, radius=-1.0), "radius=-1.0"),
+    "smooth": (lambda: HardInstance(1, radius=20.0, smooth=True), "B <= 16 K = 16"),
+    "rotation": (lambda: HardInstance(1, rotation=np.ones((5, 4))), "orthonormal"),
+    "dimension": (lambda: hard_instances.rotated(4, 15, np.random.default_rng(0)), "at least 4 K = 16"),
+    "point": (lambda: HardInstance(1).value(np.zeros(5)), r"w has shape \(5,\)"),
+    "float": (lambda: HardInstance(4.0), "cycles=4.0"),  # type: ignore[arg-type]
+    "step": (lambda: HardInstance(1).prox(np.zeros(4), 0, 0.0), "step=0.0"),
+    "outside": (lambda: HardInstance(1).minimiser(1, np.array([2.0, 0, 0, 0])), "must lie in the ball"),
+    "block": (lambda: HardInstance(1).value(np.zeros(4), 2), "there are 0 to 1"),
 }
 
 
@@ -249,10 +261,10 @@ def test_what_is_no_instance_is_refused(call: Callable[[], object], sentence: st
 
 def test_in_a_large_enough_dimension_unseen_directions_stay_unseen() -> None:
     """SPEC I3: no query of norm B comes nearer than a/4 to any direction it has not seen."""
-    d = hard.dimension_needed(1, 100, delta=0.05)
+    d = hard_instances.dimension_needed(1, 100, delta=0.05)
     assert d == 4 + int(np.ceil(2048 * np.log(8 * 100 / 0.05)))
     rng = np.random.default_rng(0)
-    instance = hard.rotated(1, d, rng)
+    instance = hard_instances.rotated(1, d, rng)
     assert instance.rotation is not None
     queries = rng.normal(size=(100, d))
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)

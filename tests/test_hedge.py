@@ -77,7 +77,7 @@ def test_prod_neither_underflows_nor_overflows_in_200_000_adverse_steps(sign: fl
     losses = np.zeros((200_000, 2))
     losses[:, 1] = sign * 2.0
     bets = sc.Prod(bound=1.0, rate=0.25).first(2, 200_000)
-    from semicyclic.method.settle import play
+    from semicyclic.method.kernels.hedge import play
 
     shares = np.empty_like(losses)
     play(bets, losses, shares)
@@ -110,7 +110,7 @@ def test_adahedge_is_finite_for_every_input(table: list[list[float]]) -> None:
 def test_adahedge_stays_finite_with_the_tiniest_gaps(gap: float, engine: str) -> None:
     bets = sc.AdaHedge().first(2)
     bets.gap[0] = gap
-    from semicyclic.method.settle import learn_losses
+    from semicyclic.method.kernels.hedge import learn_losses
 
     for losses in ([gap, 0.0], [0.0, gap], [1.0, 1.0], [0.0, 1e-300], [1e6, 0.0], [0.0, 2e6]):
         (hedge.learn_losses if engine == "plain" else learn_losses)(bets, 0, np.array(losses))
@@ -235,7 +235,7 @@ def rule_for(name: str, seed: int) -> sc.AdaHedge | sc.Prod:
     return sc.AdaHedge(coin=coin) if name.startswith("ada") else sc.Prod(bound=0.5, rate=0.4, coin=coin)
 
 
-def first_bets(rule: sc.AdaHedge | sc.Prod, experts: int, blocks: int) -> hedge.Bets:
+def first_bets(rule: sc.AdaHedge | sc.Prod, experts: int, blocks: int) -> hedge.HedgeState:
     if isinstance(rule, sc.AdaHedge):
         return rule.first(experts, blocks)
     return rule.first(experts, np.ones(blocks))
@@ -488,7 +488,7 @@ def test_adahedge_is_about_as_good_as_the_better_chain_whatever_the_blocks(kind:
 def test_a_coin_is_drawn_once_a_step_and_picks_the_own_chain_iff_it_falls_below_p() -> None:
     bets = sc.AdaHedge().first(3)
     bets.share[0] = [0.5, 0.3, 0.2]
-    from semicyclic.method.settle import in_play
+    from semicyclic.method.kernels.hedge import in_play
 
     held = np.zeros(3)
     for draw in (hedge.in_play, in_play):
@@ -520,7 +520,7 @@ def test_differences_beyond_a_stated_range_are_clipped_and_counted() -> None:
     losses = np.zeros((100, 2))
     losses[:10, 1] = 5.0
     bets = sc.Prod(bound=1.0).first(2, 100)
-    from semicyclic.method.settle import play
+    from semicyclic.method.kernels.hedge import play
 
     play(bets, losses, np.empty_like(losses))
     assert bets.clipped[0] == 10
@@ -528,8 +528,8 @@ def test_differences_beyond_a_stated_range_are_clipped_and_counted() -> None:
     run = train.hedged(ROWS, 2, hedge=sc.Prod(bound=1e-2, rate=1.0), batch_size=1, step_size=5.0)
     assert run.bets is not None
     assert run.bets.clipped.sum() > 0
-    assert run.standing().clipped.sum() == run.bets.clipped.sum()
-    assert "clipped" in str(run.standing())
+    assert run.hedge_summary().clipped.sum() == run.bets.clipped.sum()
+    assert "clipped" in str(run.hedge_summary())
 
 
 RNG = np.random.default_rng(0)
@@ -573,7 +573,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
         "one for each of 2 blocks",
     ),
     "unforeseen": (
-        lambda: train.more(
+        lambda: train.extend(
             train.hedged(ROWS, 3, hedge=sc.Prod(bound=1.0), batch_size=1),
             sc.Rows([[1.0, 0.0]], [1], block=[2]),
         ),
@@ -646,11 +646,11 @@ def test_going_on_with_a_hedged_run_leaves_it_as_it_was(rule: str) -> None:
     value = rule_for(rule, 0)
     settings_: dict[str, Any] = {**made.settings, "classes": (0.0, 1.0)}
     first = train.hedged([made.rows[:30]], made.blocks, hedge=value, **settings_)
-    before = str(first.standing()), first.mean().weights.copy()
-    one, other = (train.more(first, made.rows[30:]) for _ in range(2))
+    before = str(first.hedge_summary()), first.mean().weights.copy()
+    one, other = (train.extend(first, made.rows[30:]) for _ in range(2))
     assert np.array_equal(one.mean().weights, other.mean().weights)
-    assert str(one.standing()) == str(other.standing()) != before[0]
-    assert str(first.standing()) == before[0]
+    assert str(one.hedge_summary()) == str(other.hedge_summary()) != before[0]
+    assert str(first.hedge_summary()) == before[0]
     assert np.array_equal(first.mean().weights, before[1])
 
 
@@ -684,9 +684,9 @@ def test_a_stated_rate_holds_for_blocks_that_come_later(experts: int) -> None:
     early = sc.Rows(np.ones((20, 1)), [0, 1] * 10, block=[0] * 20, cycle=[0] * 20)
     late = sc.Rows(np.ones((20, 1)), [0, 1] * 10, block=[1] * 20, cycle=[0] * 20)
     run = train.hedged(early, 2, chains=chains, hedge=rule, batch_size=1)
-    later = train.more(run, late)
+    later = train.extend(run, late)
     whole = train.hedged([early, late], 2, chains=chains, hedge=sc.Prod(rate=0.05, steps=20), batch_size=1)
-    assert np.allclose(later.standing().share, whole.standing().share, rtol=0, atol=1e-12)
+    assert np.allclose(later.hedge_summary().share, whole.hedge_summary().share, rtol=0, atol=1e-12)
 
 
 def test_the_progressive_loss_of_a_hedge_is_an_expected_loss_and_not_that_of_the_mixture() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
+from semicyclic.method.kernels.losses import decay, log_one_plus, slopes, softmax_slopes
 from semicyclic.method.loss import Loss, by_name, sigmoid
-from semicyclic.method.slopes import decay, log_one_plus, slopes, softmax_slopes
 from semicyclic.types import Array
 from tests.streams import LOSSES
 

@@ -95,7 +95,7 @@ class TestContract:
         made = case(seed)
         first = taught(method, made, [made.rows[:cut]])
         before = first.mean().weights.copy()
-        later = train.more(first, made.rows[cut:])
+        later = train.extend(first, made.rows[cut:])
         assert np.array_equal(before, first.mean().weights)
         # The end of the first part ended its last minibatch: the same as two visits there.
         cycle = 2 * made.problem.cycle + (np.arange(60) >= cut)
@@ -206,7 +206,7 @@ def test_step_sizes_follow_the_number_of_steps_of_each_chain() -> None:
         separate = train.separate(rows, 2, step_size=step, batch_size=2)
         assert np.allclose(separate.log.plan.eta, 1.5 / np.sqrt(factor * np.array([4, 2])))
     chi = 0.5**2 / (2 / 3) + 0.5**2 / (1 / 3)
-    weighed = train.pluralistic(rows, 2, step_size=sc.step.tight(), batch_size=2, target=[0.5, 0.5])
+    weighed = train.pluralistic(rows, 2, step_size=sc.step.tight(), batch_size=2, objective_shares=[0.5, 0.5])
     assert np.allclose(weighed.log.plan.eta, 1 / np.sqrt(6 * chi))
     known = train.pluralistic([rows], 2, step_size=sc.step.tight(total=100), batch_size=2)
     assert np.allclose(known.log.plan.eta, 0.1)
@@ -231,18 +231,27 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "unknown T": (lambda: train.pluralistic([ROWS], 2, step_size=sc.step.paper()), "give it as total="),
     "dual start": (
-        lambda: train.pluralistic(ROWS, 2, step_size=sc.step.dual_averaging(), start=[0.0, 0.0]),
+        lambda: train.pluralistic(ROWS, 2, step_size=sc.step.dual_averaging(), initial_weights=[0.0, 0.0]),
         "starts from zero",
     ),
-    "start shape": (lambda: train.pluralistic(ROWS, 2, start=[0.0]), r"start has shape \(1,\)"),
-    "start value": (lambda: train.pluralistic(ROWS, 2, start=[0.0, np.nan]), "not finite"),
+    "start shape": (
+        lambda: train.pluralistic(ROWS, 2, initial_weights=[0.0]),
+        r"initial_weights has shape \(1,\)",
+    ),
+    "start value": (lambda: train.pluralistic(ROWS, 2, initial_weights=[0.0, np.nan]), "not finite"),
     "start basis": (
-        lambda: train.chain(ROWS, 2, basis.of(np.full((2, 1), 0.5)), start=[0.0, 0.0]),
+        lambda: train.chain(ROWS, 2, basis.of(np.full((2, 1), 0.5)), initial_weights=[0.0, 0.0]),
         "coefficient 1 in every block",
     ),
-    "target": (lambda: train.pluralistic(ROWS, 2, target=[1.0, 1.0]), "2 shares that sum to 1"),
-    "target unseen": (lambda: train.pluralistic(ROWS, 3, target=[0.5, 0.2, 0.3]), "block 2 is never visited"),
-    "target stream": (lambda: train.pluralistic([ROWS], 2, target=[0.5, 0.5]), "a stream does not tell"),
+    "target": (lambda: train.pluralistic(ROWS, 2, objective_shares=[1.0, 1.0]), "2 shares that sum to 1"),
+    "target unseen": (
+        lambda: train.pluralistic(ROWS, 3, objective_shares=[0.5, 0.2, 0.3]),
+        "block 2 is never visited",
+    ),
+    "target stream": (
+        lambda: train.pluralistic([ROWS], 2, objective_shares=[0.5, 0.5]),
+        "a stream does not tell",
+    ),
     "basis blocks": (lambda: train.chain(ROWS, 2, basis.single(3)), "the basis has 3 blocks, the schedule 2"),
     "grouping": (lambda: basis.residual(3, [0, 1]), "give each of the 3 blocks a group"),
     "harmonics": (lambda: basis.fourier(3, 0), "at least one is needed"),
@@ -279,7 +288,7 @@ def test_a_misspelt_setting_is_refused() -> None:
 def test_going_on_twice_from_one_run_gives_the_same_run_twice() -> None:
     made = case(3)
     first = taught(METHODS["separate"], made, [made.rows[:30]])
-    one, other = (train.more(first, made.rows[30:]) for _ in range(2))
+    one, other = (train.extend(first, made.rows[30:]) for _ in range(2))
     assert np.array_equal(one.random().weights, other.random().weights)
     assert np.array_equal(one.last().weights, other.last().weights)
 
@@ -287,8 +296,8 @@ def test_going_on_twice_from_one_run_gives_the_same_run_twice() -> None:
 def test_a_run_that_was_left_open_goes_on_as_if_all_rows_had_come_at_once() -> None:
     made = case(11, batch_size=4)
     whole = train.pluralistic(made.rows, made.blocks, **made.settings)
-    run = train.pluralistic(made.rows[:23], made.blocks, **made.settings, ended=False, classes=(0.0, 1.0))
-    run = train.more(train.more(run, made.rows[23:37], ended=False), made.rows[37:])
+    run = train.pluralistic(made.rows[:23], made.blocks, **made.settings, final=False, classes=(0.0, 1.0))
+    run = train.extend(train.extend(run, made.rows[23:37], final=False), made.rows[37:])
     assert np.allclose(run.mean().weights, whole.mean().weights, rtol=0, atol=1e-12)
     assert run.log.column("weight").sum() == whole.log.column("weight").sum()
 
@@ -296,7 +305,7 @@ def test_a_run_that_was_left_open_goes_on_as_if_all_rows_had_come_at_once() -> N
 def test_a_view_of_a_run_cannot_go_on() -> None:
     run = train.pluralistic(ROWS, 2, batch_size=1)
     with pytest.raises(ValueError, match="go on with the run itself"):
-        train.more(run.coarser(1, groups=[0, 0]), ROWS)
+        train.extend(run.coarser(1, groups=[0, 0]), ROWS)
 
 
 @pytest.mark.parametrize("rows", [np.ones((2, 2)), "rows.csv", [np.ones((2, 2))]])
@@ -304,7 +313,7 @@ def test_what_is_not_rows_is_refused(rows: Any) -> None:
     with pytest.raises(TypeError, match=r"make it Rows\(X, y, when=\.\.\.\)"):
         train.pluralistic(rows, 2)
     with pytest.raises(TypeError, match="make it Rows"):
-        train.more(train.pluralistic(ROWS, 2), rows)
+        train.extend(train.pluralistic(ROWS, 2), rows)
 
 
 def test_adaptive_steps_take_nothing_for_nothing() -> None:
@@ -332,10 +341,10 @@ def test_a_start_must_lie_where_the_chain_may_go() -> None:
         ({"step_size": sc.step.adagrad(1.0, box=1.0)}, "box"),
     ):
         with pytest.raises(ValueError, match=sentence):
-            train.pluralistic(ROWS, 2, start=[3.0, 0.0], **more)
+            train.pluralistic(ROWS, 2, initial_weights=[3.0, 0.0], **more)
     bare = sc.Rows([[1.0], [2.0]], [0, 1], block=[0, 1], intercept=False)
     with pytest.raises(ValueError, match="start has an intercept"):
-        train.pluralistic(bare, 2, start=[0.0, 1.0])
+        train.pluralistic(bare, 2, initial_weights=[0.0, 1.0])
 
 
 def test_runs_and_losses_can_be_copied_and_shown() -> None:

@@ -23,8 +23,8 @@ def model(**change: Any) -> sc.Pluralistic:
 
 def test_a_row_is_scored_by_the_block_of_its_time() -> None:
     assert np.allclose(model().score(ROWS), [-1.75, 3.5, 0.5])
-    assert np.allclose(model().predict(ROWS), 1 / (1 + np.exp([1.75, -3.5, -0.5])))
-    assert model().classify(ROWS).tolist() == ["no", "yes", "yes"]
+    assert np.allclose(model().predict_proba(ROWS)[:, 1], 1 / (1 + np.exp([1.75, -3.5, -0.5])))
+    assert model().predict(ROWS).tolist() == ["no", "yes", "yes"]
 
 
 def test_a_block_may_be_named_for_all_rows_or_for_each() -> None:
@@ -43,7 +43,7 @@ def test_a_distribution_over_blocks_mixes_the_models() -> None:
     expected = np.hstack([X, np.ones((3, 1))]) @ mixed[0]
     assert np.allclose(model().score(ROWS, membership=share), expected)
     soft = SCHEDULE.membership([NOON] * 3, width=timedelta(hours=1))
-    assert np.allclose(model().predict(ROWS, membership=soft), model().predict(ROWS, block=1))
+    assert np.allclose(model().predict_proba(ROWS, membership=soft), model().predict_proba(ROWS, block=1))
     for bad in ([0.5, 0.6], [1.5, -0.5], [np.nan, 1.0]):
         with pytest.raises(ValueError, match="membership of row 0 is not a distribution"):
             model().score(ROWS, membership=bad)
@@ -53,10 +53,10 @@ def test_a_distribution_over_blocks_mixes_the_models() -> None:
 
 def test_a_tie_is_the_first_class() -> None:
     zero = model(held=np.zeros((2, 1, 3)))
-    assert zero.classify(ROWS).tolist() == ["no", "no", "no"]
+    assert zero.predict(ROWS).tolist() == ["no", "no", "no"]
     three = sc.Pluralistic(np.zeros((2, 3, 3)), SCHEDULE, sc.loss.softmax(3), ("a", "b", "c"))
-    assert three.classify(ROWS).tolist() == ["a", "a", "a"]
-    assert three.predict(ROWS).shape == (3, 3)
+    assert three.predict(ROWS).tolist() == ["a", "a", "a"]
+    assert three.predict_proba(ROWS).shape == (3, 3)
 
 
 def test_a_model_cannot_be_changed() -> None:
@@ -74,8 +74,10 @@ def test_what_does_not_fit_is_refused() -> None:
         model(loss=sc.loss.softmax(3))
     with pytest.raises(ValueError, match="weights of 2 blocks for a schedule of 6"):
         model(schedule=sc.Schedule.daily(6))
-    with pytest.raises(ValueError, match="has no classes: use predict"):
-        model(loss=sc.loss.squared, classes=()).classify(ROWS)
+    with pytest.raises(ValueError, match="predicts numbers, not classes: use predict"):
+        model(loss=sc.loss.squared, classes=()).predict_proba(ROWS)
+    with pytest.raises(ValueError, match="loss hinge has no probabilities"):
+        model(loss=sc.loss.hinge).predict_proba(ROWS)
 
 
 def test_a_model_shows_what_it_is() -> None:
@@ -93,5 +95,5 @@ def test_from_times_to_predictions() -> None:
     rows = sc.Rows(features, y, when=when)
     separate = sc.train.separate(rows, SCHEDULE, step_size=0.5, batch_size=8).mean()
     single = sc.train.consensus(rows, SCHEDULE, step_size=0.5, batch_size=8).mean()
-    assert (separate.classify(rows) == y).mean() > 0.95
-    assert 0.3 < (single.classify(rows) == y).mean() < 0.7
+    assert (separate.predict(rows) == y).mean() > 0.95
+    assert 0.3 < (single.predict(rows) == y).mean() < 0.7

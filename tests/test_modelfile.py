@@ -20,8 +20,8 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 import semicyclic as sc
-from semicyclic.method.frames import DENSE, DIFFERENT, SPARSE, Frames, frames_of
-from semicyclic.store import modelfile
+from semicyclic.method.delta_weights import DENSE, DIFFERENT, SPARSE, DeltaWeights, frames_of
+from semicyclic.store import model_file
 from semicyclic.types import Array
 
 SCHEDULE = sc.Schedule.daily(
@@ -137,7 +137,7 @@ def test_equal_visits_make_a_small_file_and_unequal_ones_a_dense_table(tmp_path:
         size[equal] = path.stat().st_size / model.weights.nbytes
         loaded = sc.load(path)
         assert same_bits(loaded.weights, np.ascontiguousarray(model.weights))
-        assert isinstance(loaded.held, Frames) == equal
+        assert isinstance(loaded.held, DeltaWeights) == equal
         kinds = frames_of(model.weights).kind
         assert (kinds == DIFFERENT).sum() >= 12 if equal else (kinds == DENSE).all()
     assert size[True] < 0.5
@@ -200,7 +200,7 @@ def test_a_loaded_model_answers_like_the_one_saved(tmp_path: Path, dtype: str | 
     block = rng.integers(0, 24, 50)
     rows = sc.Rows(X, rng.integers(0, 2, 50), block=block)
     tolerance = 2e-3 if dtype else 1e-6
-    assert np.allclose(loaded.predict(rows), model.predict(rows), atol=tolerance)
+    assert np.allclose(loaded.predict_proba(rows), model.predict_proba(rows), atol=tolerance)
     share = rng.dirichlet(np.ones(24), 50)
     assert np.allclose(
         loaded.score(rows, membership=share), model.score(rows, membership=share), atol=tolerance
@@ -404,10 +404,10 @@ def test_many_key_frames_are_read_in_time() -> None:
     weights = np.random.default_rng(0).normal(size=(40_000, 1, 2)).astype(np.float32)
     frames = frames_of(weights)
     began = time.perf_counter()
-    assert sum(1 for _ in modelfile._groups(frames)) == 40_000
+    assert sum(1 for _ in model_file._groups(frames)) == 40_000
     groups = time.perf_counter() - began
     began = time.perf_counter()
-    sum(1 for _ in modelfile._groups(frames_of(weights[:4_000])))
+    sum(1 for _ in model_file._groups(frames_of(weights[:4_000])))
     assert groups < 60 * max(time.perf_counter() - began, 0.01)
 
 
@@ -428,18 +428,18 @@ def test_damage_elsewhere_does_not_keep_a_block_from_being_loaded(whole: Path) -
 def crafted(path: Path, change: Callable[[dict[str, Any], dict[str, Array], dict[str, Any]], None]) -> Path:
     """A file whose digests are right and whose contents are not."""
     frames = frames_of(walked(3, 4, 1, 30, 5))
-    tensors = {name: np.ascontiguousarray(getattr(frames, name)) for name in modelfile.NAMES}
-    head: dict[str, Any] = {"version": modelfile.VERSION}
-    about = modelfile._describe(model_of(frames.table()), frames, tensors)
+    tensors = {name: np.ascontiguousarray(getattr(frames, name)) for name in model_file.NAMES}
+    head: dict[str, Any] = {"version": model_file.VERSION}
+    about = model_file._describe(model_of(frames.table()), frames, tensors)
     change(about, tensors, head)
     about["digests"] = {
-        name: modelfile._digest(tensors[name]) for name in ("kind", "first") if name in tensors
+        name: model_file._digest(tensors[name]) for name in ("kind", "first") if name in tensors
     }
     told = {name: (each.dtype.name, each.shape) for name, each in tensors.items()}
     head["model"] = about
-    head["digest"] = modelfile._head_digest(head["version"], about, told)
+    head["digest"] = model_file._head_digest(head["version"], about, told)
     text = head.get("text", json.dumps({name: head[name] for name in ("version", "digest", "model")}))
-    save_file(tensors, path, metadata={head.get("key", modelfile.KEY): text})
+    save_file(tensors, path, metadata={head.get("key", model_file.KEY): text})
     return path
 
 
@@ -531,7 +531,7 @@ def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path, whole: Path) 
     with pytest.raises(IndexError, match="block 12: the model has blocks 0 to 11"):
         sc.load(whole, block=12)
     held = sc.load(whole).held
-    assert isinstance(held, Frames)
+    assert isinstance(held, DeltaWeights)
     with pytest.raises(IndexError, match="block 12"):
         held.block(12)
 

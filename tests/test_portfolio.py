@@ -9,21 +9,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
-from semicyclic.choose import portfolio as portfolio_
-from semicyclic.choose.arrivals import targets
-from semicyclic.choose.calendar import calendar_of
-from semicyclic.choose.choice import faded
-from semicyclic.choose.columns import Columns
-from semicyclic.choose.form import KINDS, LANES, RATES, SHARES, form_of
-from semicyclic.choose.mixture import model_weights, weights_of
-from semicyclic.choose.portfolio import Portfolio
-from semicyclic.experiments import regimes
+from semicyclic.auto import portfolio as portfolio_
+from semicyclic.auto.buffer import targets
+from semicyclic.auto.calendar import calendar_of
+from semicyclic.auto.candidates import KINDS, LANES, RATES, SHARES, form_of
+from semicyclic.auto.column_map import ColumnMap
+from semicyclic.auto.export import model_weights, weights_of
+from semicyclic.auto.kernels.mixing import faded
+from semicyclic.auto.portfolio import Portfolio
+from semicyclic.datasets import regimes
 from semicyclic.method import loss as losses
 from semicyclic.method import train
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import Schedule, visits
 from semicyclic.method.step import adagrad, constant
+from semicyclic.schedule.schedule import Schedule
+from semicyclic.schedule.visits import visits
 
 DAY = 86_400_000_000
 HOUR = 3_600_000_000
@@ -428,7 +429,7 @@ def test_features_that_find_no_room_share_columns() -> None:
 
 
 def test_columns_are_shared_evenly() -> None:
-    columns = Columns(width=100, first=3, most=23)
+    columns = ColumnMap(width=100, first=3, most=23)
     columns.take_in(np.array([40, 41, 40, 42]))
     columns.take_in(np.arange(100))
     assert columns.place[[40, 41, 42]].tolist() == [3, 4, 5]
@@ -497,7 +498,7 @@ def test_one_candidate_that_is_not_finite_does_not_spoil_the_model() -> None:
 
 
 def test_a_row_of_long_ago_does_not_spoil_the_model() -> None:
-    """Used as it comes (--late use), it counts as one of the latest cycle."""
+    """Used as it comes (--late keep), it counts as one of the latest cycle."""
     rows = some_rows(900, 10, 14)
     assert rows.when is not None
     ticks = rows.when.copy()

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semicyclic.experiments import protocol
-from semicyclic.experiments.protocol import by_drop, by_rate, script, text
+from semicyclic.experiments.reproduce import protocol
+from semicyclic.experiments.reproduce.protocol import by_drop, by_rate, script, text
 from semicyclic.types import Array
 
 seeds = st.integers(0, 10_000)

@@ -11,12 +11,13 @@ import pytest
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 import semicyclic as sc
-from semicyclic.choose import baselines, rhythm, verdict
-from semicyclic.choose.tally import Tally
-from semicyclic.experiments import flights, regimes
+from semicyclic import datasets
+from semicyclic.datasets import regimes
+from semicyclic.evaluation import baselines, regime, score_tests
+from semicyclic.evaluation.scores import ScoreSums
 from semicyclic.method import loss as losses
 from semicyclic.method.rows import Rows
-from semicyclic.stream.whatif import opened
+from semicyclic.training.what_if import open_run
 from tests.pages import CHROMIUM, shown_width
 from tests.test_command_line import here
 
@@ -121,7 +122,7 @@ def test_measures_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     score = rng.normal(size=(500, 3, 1)).astype(np.float32)
     y = np.where(rng.random(500) < 1 / (1 + np.exp(-score[:, 0, 0])), 1.0, -1.0)
-    tally = Tally.none(4, 5, 3, losses.logistic)
+    tally = ScoreSums.none(4, 5, 3, losses.logistic)
     block, cycle = rng.integers(0, 4, 500), rng.integers(0, 5, 500)
     for part in (slice(0, 123), slice(123, 500)):
         tally.add(losses.logistic, score[part], y[part], block[part], cycle[part])
@@ -132,14 +133,14 @@ def test_measures_are_those_of_scikit_learn() -> None:
         assert found["auc"] == pytest.approx(roc_auc_score(y > 0, s), abs=2e-4)
     scores = rng.normal(size=(400, 2, 3)).astype(np.float32)
     code = rng.integers(0, 3, 400).astype(float)
-    tally = Tally.none(1, 2, 2, losses.softmax(3))
+    tally = ScoreSums.none(1, 2, 2, losses.softmax(3))
     tally.add(losses.softmax(3), scores, code, np.zeros(400, int), rng.integers(0, 2, 400))
     for k, found in enumerate(tally.overall((1.0, 1.0))):
         chance = losses.softmax(3).link(scores[:, k].astype(float))
         assert found["log_loss"] == pytest.approx(log_loss(code, chance), rel=1e-5)
         assert found["accuracy"] == pytest.approx((chance.argmax(axis=1) == code).mean())
         assert found["auc"] == pytest.approx(roc_auc_score(code, chance, multi_class="ovr"), abs=2e-3)
-    tally = Tally.none(1, 2, 2, losses.squared)
+    tally = ScoreSums.none(1, 2, 2, losses.squared)
     tally.add(losses.squared, scores[:, :, :1], code, np.zeros(400, int), rng.integers(0, 2, 400))
     for k, found in enumerate(tally.overall((9.0, 3.0))):
         miss = scores[:, k, 0].astype(float) - code
@@ -153,7 +154,7 @@ def test_margins_cover_the_mean_when_days_differ() -> None:
     hits = 0
     for _ in range(300):
         day = rng.normal(0, 0.3, 40)
-        tally = Tally.none(1, 40, 1, losses.squared)
+        tally = ScoreSums.none(1, 40, 1, losses.squared)
         cycle = np.repeat(np.arange(40), 20)
         miss = np.sqrt(np.maximum(1 + day[cycle] + rng.normal(0, 0.1, 800), 0))
         tally.add(
@@ -220,7 +221,7 @@ def test_a_warm_up_must_leave_something(
 def test_flights_are_judged_as_promised(tmp_path: Path) -> None:
     """The choice against every candidate in hindsight, and against fixed ones at their best step."""
     words = ("--when", "when", "--label", "late", "--zone", "America/New_York", "--lateness", "1d")
-    assert here("backtest", flights.data_path(), *words, "--out", str(tmp_path / "out")) == 0
+    assert here("backtest", datasets.flights.data_path(), *words, "--out", str(tmp_path / "out")) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     for key in ("progressive", "walk_forward"):
         held = results[key]
@@ -242,9 +243,9 @@ def test_flights_are_judged_as_promised(tmp_path: Path) -> None:
 def verdict_of(rows: Rows) -> str:
     assert rows.when is not None
     assert rows.labels is not None
-    sample = rhythm.sample_of(rows, np.where(rows.labels, 1.0, -1.0), losses.logistic)
-    cuts = verdict.cuts_of(rows.when[sample.number], "UTC", sample.X.shape[1])
-    return verdict.regime_of(verdict.evidence_of(sample, cuts))
+    sample = score_tests.sample_of(rows, np.where(rows.labels, 1.0, -1.0), losses.logistic)
+    cuts = regime.cuts_of(rows.when[sample.number], "UTC", sample.X.shape[1])
+    return regime.regime_of(regime.evidence_of(sample, cuts))
 
 
 @pytest.mark.parametrize("regime", regimes.NAMES)
@@ -317,7 +318,7 @@ def test_odd_files_are_diagnosed_or_refused_in_a_sentence(
         assert "Traceback" not in capsys.readouterr().err
     else:
         results = json.loads((tmp_path / "out" / "results.json").read_text())
-        assert results["verdict"]["regime"] in verdict.REGIMES
+        assert results["verdict"]["regime"] in regimes.NAMES
 
 
 # ---------------------------------------------------------------------------------- what if
@@ -338,7 +339,7 @@ def test_other_models_of_a_log_are_those_of_the_run(logged: Path, tmp_path: Path
         "--blocks",
         "6",
         "1",
-        "--readout",
+        "--read-out",
         "tail:5",
         "last",
         "fading:3",
@@ -348,7 +349,7 @@ def test_other_models_of_a_log_are_those_of_the_run(logged: Path, tmp_path: Path
     assert here("what-if", str(logged / "auto"), *words, "--out", str(tmp_path / "out")) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert len(results["models"]) == 6
-    run = opened(logged / "auto").state.run
+    run = open_run(logged / "auto").state.run
     assert len(np.unique(run.log.table().cycle)) == 30
     coarse = run.coarser(sc.Schedule.daily(6))
     for name, model in (
@@ -361,7 +362,7 @@ def test_other_models_of_a_log_are_those_of_the_run(logged: Path, tmp_path: Path
         assert isinstance(found.schedule, sc.Schedule)
         assert found.schedule.starts == sc.Schedule.daily(6).starts
     rows = sc.read(logged / "rows.csv", like=sc.load(tmp_path / "out" / "6-last.safetensors"), label="y")
-    chance = sc.load(tmp_path / "out" / "6-last.safetensors").predict(rows)
+    chance = sc.load(tmp_path / "out" / "6-last.safetensors").predict_proba(rows)[:, 1]
     own = next(each for each in results["models"] if each["blocks"] == 6 and each["read_out"] == "last")
     assert own["scores"]["log_loss"] == pytest.approx(
         log_loss(np.asarray(rows.labels).astype(str), chance), rel=1e-4
@@ -372,7 +373,7 @@ def test_other_models_of_a_log_are_those_of_the_run(logged: Path, tmp_path: Path
     ("words", "sentence"),
     [
         (("--blocks", "5"), "choose from 1, 2, 3, 4, 6"),
-        (("--readout", "median"), "--readout median"),
+        (("--read-out", "median"), "--read-out median"),
         (("--until", "99"), "the log has"),
     ],
 )
@@ -384,7 +385,7 @@ def test_what_cannot_be_otherwise_is_said(
 
 
 def test_only_one_chain_can_be_cut_anew(logged: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert here("what-if", str(logged / "separate"), "--readout", "mean", "last") == 0
+    assert here("what-if", str(logged / "separate"), "--read-out", "mean", "last") == 0
     assert here("what-if", str(logged / "separate"), "--blocks", "6") == 1
     assert "only the single chain can be cut anew" in capsys.readouterr().err
     assert here("what-if", str(logged)) == 1
@@ -428,8 +429,8 @@ def test_the_week_is_seen_behind_the_hours() -> None:
     y = 20 * rng.normal(size=24)[hour] + 1.5 * (weekday >= 5) + X[:, 0] + rng.normal(size=count)
     rows = Rows(X, y, when=when)
     assert rows.when is not None
-    sample = rhythm.sample_of(rows, y, losses.squared)
-    found = verdict.evidence_of(sample, verdict.cuts_of(rows.when, "UTC", sample.X.shape[1]))
+    sample = score_tests.sample_of(rows, y, losses.squared)
+    found = regime.evidence_of(sample, regime.cuts_of(rows.when, "UTC", sample.X.shape[1]))
     assert found.hour.intercept_chance < 1e-6
     assert found.weekday.intercept_chance < 1e-6
 

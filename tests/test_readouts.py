@@ -270,17 +270,17 @@ def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
 
     def start(part: sc.Rows, **more: Any) -> sc.Run:
         if kind == "hedged":
-            return train.hedged(part, made.blocks, **told, **more, ended=False)
-        return train.chain(part, made.blocks, basis, **told, **more, ended=False)
+            return train.hedged(part, made.blocks, **told, **more, final=False)
+        return train.chain(part, made.blocks, basis, **told, **more, final=False)
 
     run = start(rows[:cut])
-    whole = train.more(run, rows[cut:])
+    whole = train.extend(run, rows[cut:])
     folded = run.folded()
     assert not folded.log.pages
     if run.log.pages:
         for name in ("mean", "last", "consensus"):
             assert np.allclose(getattr(run, name)().weights, getattr(folded, name)().weights, atol=1e-9)
-    on = train.more(folded.folded(), rows[cut:])
+    on = train.extend(folded.folded(), rows[cut:])
     for name in ("mean", "last", "consensus", "consensus_last"):
         one, other = getattr(whole, name)().weights, getattr(on, name)().weights
         assert np.allclose(one, other, rtol=0, atol=1e-11), name
@@ -330,7 +330,7 @@ def test_bad_read_outs_are_refused() -> None:
 
 def test_picks_of_an_empty_table_are_empty() -> None:
     none = np.zeros(0, np.int64)
-    table = average.Table(none, none, np.zeros(0), np.zeros(0), none)
+    table = average.RecordTable(none, none, np.zeros(0), np.zeros(0), none)
     for picks in (
         average.block_means(table, average.own_models(3)),
         average.block_lasts(table, average.own_models(3)),

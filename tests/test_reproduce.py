@@ -11,37 +11,38 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from semicyclic import Numbered, cli, measure
-from semicyclic.data import standin
-from semicyclic.data.sparse import Cells
-from semicyclic.data.tweets import Tweets, read, read_file
-from semicyclic.experiments import approaches, granularity, protocol, repetition, reproduce, summary
-from semicyclic.experiments.approaches import APPROACHES, CLASSES, Data, Steps
-from semicyclic.experiments.choices import choices
-from semicyclic.experiments.indicators import with_indicators
-from semicyclic.experiments.repetition import Experiment
-from semicyclic.experiments.reproduce import run_experiment
+from semicyclic import Numbered, metrics
+from semicyclic.cli import main
+from semicyclic.datasets import synthetic_tweets
+from semicyclic.datasets.sentiment140 import Tweets, read, read_file
+from semicyclic.experiments.reproduce import approaches, granularity, protocol, repetition, run, summary
+from semicyclic.experiments.reproduce.approaches import APPROACHES, CLASSES, RepetitionData, StepSizes
+from semicyclic.experiments.reproduce.block_feature import with_indicators
+from semicyclic.experiments.reproduce.repetition import Experiment
+from semicyclic.experiments.reproduce.run import run_experiment
+from semicyclic.experiments.reproduce.text_vs_script import choices
 from semicyclic.method import basis, train
 from semicyclic.method.evaluate import matrices
 from semicyclic.method.hedge import Prod
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
-from semicyclic.show.reading import reading
+from semicyclic.method.sparse import SparseRows
+from semicyclic.reports.reproduce_findings import reading
 from semicyclic.types import Array
 from tests.pages import CHROMIUM, shown_width
 from tests.streams import cell_columns
 from tests.test_tweets import SAMPLE, needs_sample
 
-STEPS = Steps(0.8, 1.5)
+STEPS = StepSizes(0.8, 1.5)
 
 
 @pytest.fixture(scope="module")
 def tweets() -> Tweets:
-    return read(standin.make(12_000), vocabulary=60)
+    return read(synthetic_tweets.make(12_000), vocabulary=60)
 
 
-def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[Data, approaches.Start]:
-    corpus = Cells(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
+def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[RepetitionData, approaches.StartIterates]:
+    corpus = SparseRows(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
     block = how.block_of(tweets.second)
     rows = Rows(corpus, tweets.positive, block=block)
     rng = np.random.default_rng(0)
@@ -50,7 +51,7 @@ def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[Data, approaches.S
     order = protocol.cyclic(how, kept, block, len(parts.train), rng)
     tested = protocol.tests(how, parts.test, block)
     dealt = protocol.dealt(how, parts.test)
-    data = Data(
+    data = RepetitionData(
         repetition.packed(rows, how, order),
         repetition.packed(rows, how, protocol.mixed(order, rng)),
         repetition.packed(rows, how, protocol.unskewed(how, parts.train, rng)),
@@ -69,20 +70,20 @@ def test_every_score_is_what_the_paper_defines(tweets: Tweets, follow: Any) -> N
     bank = approaches.fit(data, how, start, STEPS, 10.0)
     scores, cells = approaches.grade(bank, data, how)
     one, own = STEPS.single * how.scale, STEPS.separate * how.scale
-    single = train.pluralistic(data.cyclic, step_size=one, start=start.one)
-    separate = train.separate(data.cyclic, step_size=own, start=start.each)
-    ideal = train.pluralistic(data.mixed, step_size=one, start=start.one)
-    unskewed = train.pluralistic(data.unskewed, step_size=one, start=start.one)
-    residual = train.residual(data.cyclic, step_size=one, start=start.one)
+    single = train.pluralistic(data.cyclic, step_size=one, initial_weights=start.one)
+    separate = train.separate(data.cyclic, step_size=own, initial_weights=start.each)
+    ideal = train.pluralistic(data.mixed, step_size=one, initial_weights=start.one)
+    unskewed = train.pluralistic(data.unskewed, step_size=one, initial_weights=start.one)
+    residual = train.residual(data.cyclic, step_size=one, initial_weights=start.one)
     chains = ((basis.single, one), (basis.separate, own))
     inside = start.one * min(1.0, 0.999 * 10.0 / max(float(np.linalg.norm(start.one)), 1e-9))
-    prod = train.hedged(data.cyclic, chains=chains, hedge=Prod(), radius=10.0, start=inside)
-    adahedge = train.hedged(data.cyclic, chains=chains, start=start.one)
-    for name, how_measured in (("accuracy", measure.accuracy), ("log_loss", measure.log_loss)):
+    prod = train.hedged(data.cyclic, chains=chains, hedge=Prod(), radius=10.0, initial_weights=inside)
+    adahedge = train.hedged(data.cyclic, chains=chains, initial_weights=start.one)
+    for name, how_measured in (("accuracy", metrics.accuracy), ("log_loss", metrics.log_loss)):
         for k in range(3):
 
             def of(model: Pluralistic, rows: Rows = data.test, what: Any = how_measured) -> Any:
-                return matrices([model], rows, measure=what)[0]
+                return matrices([model], rows, metric=what)[0]
 
             expected = {
                 "iid": of(ideal.last(through=k)).consensus,
@@ -140,7 +141,7 @@ def test_two_class_softmax_is_logistic_with_twice_the_step(tweets: Tweets) -> No
     for key in ("per_component", "pluralistic_average", "residual", "hedged_adahedge"):
         columns = two.own[key]
         assert np.allclose(columns[:, :, 1] - columns[:, :, 0], one.own[key][:, :, 0], atol=2e-4), key
-    assert Steps(0.928, 2.0) == repetition.PAPER
+    assert StepSizes(0.928, 2.0) == repetition.PAPER
 
 
 def test_the_script_starts_anywhere_and_the_text_at_zero() -> None:
@@ -157,7 +158,7 @@ def test_the_script_starts_anywhere_and_the_text_at_zero() -> None:
 @pytest.fixture(scope="module")
 def small(tweets: Tweets) -> dict[str, Any]:
     plan = Experiment(protocol.text(batch_size=16), repetitions=3, granularity=(1, 6, 1440))
-    return reproduce.described(run_experiment(tweets, plan), plan, tweets, protocol="text", file=None)
+    return run.described(run_experiment(tweets, plan), plan, tweets, protocol="text", file=None)
 
 
 def test_the_result_has_every_approach_on_every_day(small: dict[str, Any]) -> None:
@@ -202,10 +203,10 @@ def test_a_repetition_learns_and_is_tested_on_what_the_protocol_says(
     tweets: Tweets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Skewed alike for all but the paper's ideal, none of it seen before it is tested."""
-    seen: list[Data] = []
+    seen: list[RepetitionData] = []
     grade = approaches.grade
 
-    def watch(bank: Any, data: Data, how: Any) -> Any:
+    def watch(bank: Any, data: RepetitionData, how: Any) -> Any:
         seen.append(data)
         return grade(bank, data, how)
 
@@ -248,7 +249,7 @@ def test_a_repetition_learns_and_is_tested_on_what_the_protocol_says(
 
 def test_one_block_of_the_day_makes_both_methods_one(tweets: Tweets) -> None:
     """With m = 1 single and separate chains are the same chain."""
-    plan = Experiment(protocol.text(batch_size=16), (Steps(1.0, 1.0),), repetitions=2, granularity=(1, 6))
+    plan = Experiment(protocol.text(batch_size=16), (StepSizes(1.0, 1.0),), repetitions=2, granularity=(1, 6))
     found = run_experiment(tweets, plan)["granularity"]
     assert found["pluralistic_average"]["mean"][0] == found["per_component_average"]["mean"][0]
     assert found["pluralistic_average"]["mean"][1] != found["per_component_average"]["mean"][1]
@@ -257,12 +258,12 @@ def test_one_block_of_the_day_makes_both_methods_one(tweets: Tweets) -> None:
 def test_finer_blocks_follow_the_protocol(tweets: Tweets) -> None:
     """Each chain its own step, the protocol's start, and as many passes; m = 1 is shuffled data."""
 
-    def found(how: protocol.Protocol, steps: Steps = STEPS) -> dict[str, Any]:
+    def found(how: protocol.Protocol, steps: StepSizes = STEPS) -> dict[str, Any]:
         plan = Experiment(how, (steps,), repetitions=1, granularity=(1, 6, 1440))
         return dict(run_experiment(tweets, plan)["granularity"])
 
     plain = found(protocol.text(batch_size=16))
-    slower = found(protocol.text(batch_size=16), Steps(STEPS.single, 0.1))
+    slower = found(protocol.text(batch_size=16), StepSizes(STEPS.single, 0.1))
     assert slower["pluralistic_average"] == plain["pluralistic_average"]
     assert slower["per_component_average"] != plain["per_component_average"]
     assert plain["steps"][0] < plain["steps"][1] < plain["steps"][2]
@@ -320,7 +321,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "repetitions": ({"repetitions": 0}, "--repetitions 0: must be at least 1"),
     "seed": ({"seed": -1}, "--seed -1: must be 0 or more"),
     "radius": ({"radius": 0.0}, "--radius 0.0: must be a positive number"),
-    "step": ({"steps": (Steps(-1.0, 1.0),)}, "--step-size -1: must be a positive number"),
+    "step": ({"steps": (StepSizes(-1.0, 1.0),)}, "--step-size -1: must be a positive number"),
 }
 
 
@@ -335,7 +336,7 @@ def test_what_is_no_experiment_is_refused(wrong: dict[str, Any], sentence: str) 
 
 def run_command(out: Path, *words: str) -> None:
     with pytest.raises(SystemExit) as end:
-        cli.main(
+        main.main(
             [
                 "reproduce",
                 "--rows",
@@ -424,7 +425,7 @@ def test_what_is_written_is_whole_or_not_there(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
-    from semicyclic.show.output import write
+    from semicyclic.reports.output_files import write
 
     path = tmp_path / "results.json"
     write(path, "the first")
@@ -550,7 +551,7 @@ def test_on_real_tweets_the_order_is_the_papers_and_averaging_is_better_still() 
 
 @pytest.mark.slow
 def test_the_score_of_pluralistic_averaging_does_not_depend_on_m() -> None:
-    tweets = read(standin.make(400_000))
+    tweets = read(synthetic_tweets.make(400_000))
     plan = Experiment(protocol.text(), repetitions=2)
     found = run_experiment(tweets, plan)["granularity"]
     plural, own = (np.array(found[key]["mean"]) for key in ("pluralistic_average", "per_component_average"))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
-from semicyclic.method import pack as packing
+from semicyclic.method import batches as packing
 from semicyclic.method import rows as module
-from semicyclic.method.pack import Order
+from semicyclic.method.batches import RowOrder
 from semicyclic.method.rows import join
 from tests import oracle
 from tests.streams import case, seeds
@@ -116,7 +116,7 @@ def test_parts_of_one_stream_must_fit_together() -> None:
             with pytest.raises(ValueError, match=sentence):
                 sc.train.pluralistic([one, other], schedule, batch_size=batch_size)
         with pytest.raises(ValueError, match=sentence):
-            sc.train.more(run, other)
+            sc.train.extend(run, other)
 
 
 def test_rows_to_predict_may_come_in_any_order_and_are_answered_in_it() -> None:
@@ -220,7 +220,7 @@ def test_packing_in_an_order_is_packing_the_rows_in_that_order(size: int) -> Non
     rows = sc.Rows(X, rng.integers(0, 2, size), weight=rng.random(size))
     chosen = rng.integers(0, size, size + 7)
     cycle, block = np.divmod(np.arange(size + 7) * 12 // (size + 7), 4)
-    order = Order(chosen, cycle, block)
+    order = RowOrder(chosen, cycle, block)
     one = sc.pack(rows, 4, loss=sc.loss.logistic, batch_size=5, order=order)
     other = sc.pack(rows[chosen].placed(block, cycle), 4, loss=sc.loss.logistic, batch_size=5)
     for name in one.layout._fields:
@@ -241,7 +241,7 @@ def test_packing_in_an_order_is_packing_the_rows_in_that_order(size: int) -> Non
 def test_an_order_names_rows_and_blocks_that_are_there(order: Any, sentence: str) -> None:
     rows = sc.Rows(np.eye(3), [0, 1, 0])
     with pytest.raises(ValueError, match=sentence):
-        sc.pack(rows, 2, loss=sc.loss.logistic, order=Order(*(np.array(each, int) for each in order)))
+        sc.pack(rows, 2, loss=sc.loss.logistic, order=RowOrder(*(np.array(each, int) for each in order)))
 
 
 def test_many_rows_are_taken_in_any_order_as_few_are() -> None:

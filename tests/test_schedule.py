@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import semicyclic as sc
-from semicyclic.method import schedule as module
-from semicyclic.method import zone as zones
-from semicyclic.method.edges import DAY, Edge
-from semicyclic.method.schedule import MANY, Numbered, as_schedule
+from semicyclic.schedule import schedule as module
+from semicyclic.schedule import timezones as zones
+from semicyclic.schedule.block_edges import DAY, Edge
+from semicyclic.schedule.numbered import Numbered, as_schedule
+from semicyclic.schedule.schedule import MANY
 
 Schedule = sc.Schedule
 ZONES = [
@@ -197,7 +198,7 @@ def test_naive_times_are_read_as_python_reads_them(zone: str, instant: datetime)
         # A missing hour does not come back as it was; Python shifts it by fold, we always forward.
         exists = there.astimezone(UTC).astimezone(info).replace(tzinfo=None) == wall
         if exists or fold == 0:
-            found = sc.method.moments.instants(np.datetime64(wall), zone=zone, ambiguous=rule)
+            found = sc.schedule.timestamps.instants(np.datetime64(wall), zone=zone, ambiguous=rule)
             assert found[0] == (there - zones.EPOCH) // timedelta(microseconds=1)
 
 

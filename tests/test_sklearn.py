@@ -24,7 +24,7 @@ from sklearn.utils.estimator_checks import check_class_weight_classifiers, param
 
 import semicyclic as sc
 from semicyclic import SemiCyclicClassifier, SemiCyclicRegressor
-from semicyclic.experiments import flights
+from semicyclic.datasets import flights
 
 START = 1_700_000_000
 METHODS = ["pluralistic", "separate", "residual", "hedged", "consensus"]
@@ -83,7 +83,7 @@ def test_an_estimator_is_the_method_on_the_same_rows(method: str, classes: int) 
     chance = estimator.predict_proba(np.c_[X, when])
     told = model.predict(rows)
     np.testing.assert_allclose(chance[:, 1] if classes == 2 else chance, told, atol=1e-12)
-    assert (estimator.predict(np.c_[X, when]) == model.classify(rows)).all()
+    assert (estimator.predict(np.c_[X, when]) == model.predict(rows)).all()
     np.testing.assert_allclose(estimator.decision_function(np.c_[X, when]), model.score(rows), atol=1e-12)
     np.testing.assert_allclose(estimator.matrix_.values, sc.matrix(model, rows).values, atol=1e-12)
 
@@ -345,7 +345,7 @@ def test_attributes_belong_together() -> None:
         alone = model.predict(sc.Rows(X[own], block=np.zeros(own.sum(), int), dtype=np.float64))
         np.testing.assert_allclose(alone, chance[own], atol=1e-12)
     model = estimator.to_model()
-    assert (model.classify(rows) == estimator.predict(table)).all()
+    assert (model.predict(rows) == estimator.predict(table)).all()
     assert model.provenance["columns"] == list("abcd")
     by_block = estimator.score_by_block(table, words)
     matrix = estimator.score_matrix(table, words)
@@ -361,7 +361,7 @@ def test_a_model_can_be_saved_and_served(tmp_path: Any) -> None:
     served = sc.load(tmp_path / "m.safetensors")
     rows = sc.Rows(X, when=when, dtype=np.float64)
     np.testing.assert_allclose(served.predict(rows), estimator.predict_proba(X, when=when)[:, 1], atol=1e-6)
-    assert (served.classify(rows) == estimator.predict(X, when=when)).mean() > 0.99
+    assert (served.predict(rows) == estimator.predict(X, when=when)).mean() > 0.99
 
 
 @pytest.mark.parametrize("average", ["mean", "last", "tail"])
@@ -603,7 +603,7 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     refusal("not fitted yet", lambda: make().coef_, NotFittedError)
     refusal("not fitted yet", lambda: make().get_feature_names_out(), NotFittedError)
     refusal("has 2 names, X had 4", lambda: numbered.get_feature_names_out(["a", "b"]))
-    refusal("no attribute 'nonsense'", lambda: sc.nonsense, AttributeError)
+    refusal("no attribute 'nonsense'", lambda: sc.nonsense, AttributeError)  # type: ignore[attr-defined]
 
 
 def test_partial_fit_refuses_what_would_not_be_one_stream() -> None:

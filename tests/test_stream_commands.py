@@ -16,10 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import semicyclic as sc
-from semicyclic import units
-from semicyclic.experiments import flights
-from semicyclic.show.demo import said
-from semicyclic.stream.folder import MODEL, RESULTS
+from semicyclic import datasets, specs
+from semicyclic.reports.demo import said
+from semicyclic.training.run_dir import MODEL, RESULTS
 from tests.tables import rows_of, write, write_csv, write_jsonl
 from tests.test_command_line import GOLDEN, call, here
 
@@ -78,7 +77,7 @@ def test_predictions_are_those_of_the_model(trained: Path, tmp_path: Path, form:
     model = sc.load(trained / "run" / MODEL)
     rows = rows_of(3000, days=8)
     new = sc.read(trained / "rows.csv", like=model)
-    chance = model.predict(new)
+    chance = model.predict_proba(new)[:, 1]
     assert isinstance(model.schedule, sc.Schedule)
     block = model.schedule.locate([row["at"] for row in rows]).block
     labels = model.schedule.labels
@@ -135,7 +134,15 @@ def test_rows_without_an_answer_are_counted(
     assert "odd.csv, row 4: column 'at': 'never' is no time in epoch s" in capfd.readouterr().err
     assert not (tmp_path / "out.csv").exists()
     assert (
-        here("predict", str(trained / "run"), str(path), "--out", str(tmp_path / "out.csv"), "--bad", "skip")
+        here(
+            "predict",
+            str(trained / "run"),
+            str(path),
+            "--out",
+            str(tmp_path / "out.csv"),
+            "--on-error",
+            "skip",
+        )
         == 0
     )
     assert "20 rows, 2 of them without an answer, and 1 left out" in capfd.readouterr().err
@@ -155,7 +162,7 @@ def test_a_model_from_python_answers_files_too(trained: Path, tmp_path: Path) ->
         == 0
     )
     found = pq.read_table(out).column("probability").to_numpy()
-    assert np.allclose(found, run.mean().predict(rows), atol=1e-6)
+    assert np.allclose(found, run.mean().predict_proba(rows)[:, 1], atol=1e-6)
     bare = sc.train.pluralistic(sc.Rows(np.eye(4), [0, 1, 0, 1], block=[0, 0, 0, 0]), 1, batch_size=2)
     sc.save(bare.mean(), tmp_path / "bare.safetensors")
     done = call("predict", str(tmp_path / "bare.safetensors"), str(trained / "rows.csv"))
@@ -197,7 +204,7 @@ def test_progress_is_shown_on_a_terminal(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr("semicyclic.stream.training.SELDOM", 0.0)
+    monkeypatch.setattr("semicyclic.training.train_files.SELDOM", 0.0)
     assert here("train", str(trained / "rows.csv"), *TRAIN, "--out", str(tmp_path / "out")) == 0
     shown = capsys.readouterr().err
     assert "rows" in shown
@@ -314,25 +321,27 @@ def test_columns_can_be_left_out(tmp_path: Path) -> None:
     ],
 )
 def test_lengths_of_time(text: str, ticks: int) -> None:
-    assert units.length("--x", text) == ticks * 1_000_000
+    assert specs.parse_duration("--x", text) == ticks * 1_000_000
 
 
 @pytest.mark.parametrize("text", ["10", "min", "5 parsecs", "1h-3min", "1000000000d", "\u00b2s"])
 def test_what_is_no_length_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="--x"):
-        units.length("--x", text)
+        specs.parse_duration("--x", text)
 
 
 def test_sizes_and_schedules() -> None:
-    assert units.size("--m", "1GB") == 10**9
-    assert units.size("--m", "1.5 MiB") == 3 * 2**19
-    assert units.schedule("--schedule", "daily:6", "UTC") == sc.Schedule.daily(6)
-    assert units.schedule("--schedule", "weekly:7", "Asia/Tokyo") == sc.Schedule.weekly(7, zone="Asia/Tokyo")
-    assert units.schedule("--schedule", "daily:6,13:30,22", "UTC") == sc.Schedule.daily(
+    assert specs.parse_size("--m", "1GB") == 10**9
+    assert specs.parse_size("--m", "1.5 MiB") == 3 * 2**19
+    assert specs.parse_schedule("--schedule", "daily:6", "UTC") == sc.Schedule.daily(6)
+    assert specs.parse_schedule("--schedule", "weekly:7", "Asia/Tokyo") == sc.Schedule.weekly(
+        7, zone="Asia/Tokyo"
+    )
+    assert specs.parse_schedule("--schedule", "daily:6,13:30,22", "UTC") == sc.Schedule.daily(
         edges=["06:00", "13:30", "22:00"]
     )
-    assert units.schedule("--schedule", "weekly:Mon 08:00,Sat 08:00", "UTC").blocks == 2
-    assert units.schedule("--schedule", "every:90min:3", "UTC") == sc.Schedule.every(5400, 3)
+    assert specs.parse_schedule("--schedule", "weekly:Mon 08:00,Sat 08:00", "UTC").blocks == 2
+    assert specs.parse_schedule("--schedule", "every:90min:3", "UTC") == sc.Schedule.every(5400, 3)
 
 
 # -------------------------------------------------------------------------------- the demo
@@ -423,15 +432,15 @@ def test_names_that_look_like_markup_are_shown(tmp_path: Path, capsys: pytest.Ca
 
 def test_blocks_are_cut_so_that_none_is_empty() -> None:
     by_hour = np.array([0] * 5 + [1, 25, 22, 26, 19, 16, 15, 17, 19, 21, 23, 22, 23, 21, 20, 16, 10, 2, 1])
-    starts = flights.edges_of(by_hour, 6)
+    starts = datasets.flights.edges_of(by_hour, 6)
     assert starts[0] == 5
     assert starts == sorted(set(starts))
     with pytest.raises(ValueError, match="leave one with less than 1%"):
-        flights.edges_of(np.array([0] * 20 + [1000, 1, 1000, 1]), 4)
+        datasets.flights.edges_of(np.array([0] * 20 + [1000, 1, 1000, 1]), 4)
 
 
 def test_the_flights_are_what_they_are_said_to_be() -> None:
-    path = Path(flights.data_path())
+    path = Path(datasets.flights.data_path())
     assert path.stat().st_size < 4_000_000
     about = pq.ParquetFile(path)
     assert about.metadata.num_rows == 336_776

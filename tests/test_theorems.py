@@ -120,7 +120,7 @@ def test_target_weights_leave_the_regret_of_separate_chains_as_it_was(
         "loss": sc.loss.absolute,
         "step_size": step,
         "batch_size": 1,
-        "target": [0.98, 0.01, 0.01],
+        "objective_shares": [0.98, 0.01, 0.01],
     }
     for run in (
         train.separate(rows, m, **settings_),
@@ -142,7 +142,7 @@ def test_the_weighted_regret_of_the_single_chain_keeps_its_bound(seed: int, n: i
     target = np.random.default_rng(seed).dirichlet(np.ones(m))
     rows = sc.Rows(X, y, block=block, intercept=False, dtype=np.float64)
     run = train.pluralistic(
-        rows, m, loss=sc.loss.absolute, step_size=sc.step.tight(B), batch_size=1, target=target
+        rows, m, loss=sc.loss.absolute, step_size=sc.step.tight(B), batch_size=1, objective_shares=target
     )
     c = (target / (np.bincount(block, minlength=m) / n))[block]
     lost, count = run.loss_sums()
@@ -261,7 +261,7 @@ def test_importance_weights_keep_theorem_3_for_the_target_mixture() -> None:
         y = np.where(X[:, 0] == 1, np.where(block == 0, 1.0, -1.0), 0.7)
         rows = sc.Rows(X, y, block=block, intercept=False, dtype=np.float64)
         settings_: dict[str, Any] = {"loss": sc.loss.absolute, "step_size": sc.step.tight(), "batch_size": 1}
-        w = train.pluralistic(rows, 2, target=target, **settings_).mean().weights[:, 0, :2]
+        w = train.pluralistic(rows, 2, objective_shares=target, **settings_).mean().weights[:, 0, :2]
         risk = [0.5 * abs(w[b, 0] - (1 - 2 * b)) + 0.5 * abs(w[b, 1] - 0.7) for b in range(2)]
         # Any |w_1| <= 1 has the same target risk 1/2 there; the best w has w_2 = 0.7.
         gaps.append(float(target @ risk) - 0.5)

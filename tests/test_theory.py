@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semicyclic.method import theory
-from semicyclic.method.hard import Hard
-from semicyclic.method.theory import Bound, Setting
+from semicyclic.theory import bounds
+from semicyclic.theory.bounds import Bound, Setting
+from semicyclic.theory.hard_instances import HardInstance
 
 # The experiment of the paper: ten days of six blocks, 188 minibatches each.
 PAPER = Setting(cycles=10, blocks=6, steps=188, radius=2.0)
@@ -111,17 +111,17 @@ def test_a_hundred_times_more_rows_a_day_shorten_iid_learning_but_not_cyclic() -
 def test_the_lower_bounds_are_those_of_the_hard_instances() -> None:
     for K, m, B in ((4, 2, 1.0), (3, 5, 2.0), (2, 6, 0.5)):
         setting = Setting(K, m, 10, B)
-        assert setting.lower().corrected == pytest.approx(Hard(K, B, blocks=m).bound)
-        assert setting.lower_smooth().corrected == pytest.approx(Hard(K, B, True, m).bound)
+        assert setting.lower().corrected == pytest.approx(HardInstance(K, B, blocks=m).bound)
+        assert setting.lower_smooth().corrected == pytest.approx(HardInstance(K, B, True, m).bound)
     wide = Setting(1, 2, 10, 17.0)
     assert wide.lower_smooth().corrected == wide.lower().corrected
     assert math.isnan(wide.lower_smooth().paper)
 
 
 def test_cyclic_data_hurts_from_7282_rows_per_cycle_and_cycle_on() -> None:
-    assert theory.hurts_from(1) == 7282
+    assert bounds.hurts_from(1) == 7282
     for cycles in (1, 10):
-        n = theory.hurts_from(cycles)
+        n = bounds.hurts_from(cycles)
         assert Setting(cycles, 1, n + 1).excess().corrected < 3 / (256 * cycles)
         assert Setting(cycles, 1, n - 1).excess().corrected > 3 / (256 * cycles)
 

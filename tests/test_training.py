@@ -16,38 +16,41 @@ import pyarrow.parquet as pq
 import pytest
 
 import semicyclic as sc
-from semicyclic.data import blocks
-from semicyclic.data.columns import Wish
-from semicyclic.data.inputs import Inputs
-from semicyclic.data.parse import Options
+from semicyclic.method.batches import encode
 from semicyclic.method.loss import logistic
-from semicyclic.method.pack import encode
 from semicyclic.store.checkpoint import VERSION, read_checkpoint, write_checkpoint
-from semicyclic.stream import reading, training
-from semicyclic.stream.folder import CHECKPOINT, MODEL, RESULTS, VISITS, locked, read_run, write_state
-from semicyclic.stream.job import Job
-from semicyclic.stream.training import News, Training
+from semicyclic.tables import byte_stream
+from semicyclic.tables.columns import ColumnRequest
+from semicyclic.tables.sources import Sources
+from semicyclic.tables.text_formats import FormatOptions
+from semicyclic.tables.watermark import LatePolicy
+from semicyclic.training import reader, train_files
+from semicyclic.training.config import TrainConfig
+from semicyclic.training.run_dir import CHECKPOINT, MODEL, RESULTS, VISITS, locked, read_run, write_state
+from semicyclic.training.train_files import FileTraining, TrainProgress
 from tests.tables import Row, rows_of, write, write_csv
 
 SCHEDULE = sc.Schedule.daily(6, zone="UTC")
-JOB = Job(Wish(("at",), "y"), SCHEDULE, method="pluralistic", bits=10, start=300, bins=4)
+JOB = TrainConfig(ColumnRequest(("at",), "y"), SCHEDULE, method="pluralistic", bits=10, start=300, bins=4)
 FILES = (CHECKPOINT, MODEL, RESULTS, VISITS)
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks of few rows: what a long stream has, in a short one."""
-    monkeypatch.setattr(reading, "CHUNK", 64)
-    monkeypatch.setattr(reading, "MOST_LATE", 0.7)
+    monkeypatch.setattr(reader, "CHUNK", 64)
+    monkeypatch.setattr(reader, "MOST_LATE", 0.7)
 
 
-def run(out: Path, files: list[Any], job: Job = JOB, *, resume: bool = False, **how: Any) -> dict[str, Any]:
+def run(
+    out: Path, files: list[Any], job: TrainConfig = JOB, *, resume: bool = False, **how: Any
+) -> dict[str, Any]:
     """Train in a folder, checkpoints and models at every chunk."""
     out.mkdir(exist_ok=True)
-    options = how.pop("options", Options(batch=50))
+    options = how.pop("options", FormatOptions(batch=50))
     tell = how.pop("tell", lambda news: None)
     with locked(out):
-        return Training(job, Inputs(files, options), out, tell, every=0.0, **how).go(resume=resume)
+        return FileTraining(job, Sources(files, options), out, tell, every=0.0, **how).go(resume=resume)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -79,9 +82,9 @@ def test_formats_splits_and_batches_do_not_change_a_bit(
         write(tmp_path, rows[333:], "csv", "c"),
     ]
     for number, (batch, block) in enumerate(((1, 100), (7, 1000), (1000, 10**6))):
-        monkeypatch.setattr(blocks, "BLOCK", block)
+        monkeypatch.setattr(byte_stream, "BLOCK", block)
         out = tmp_path / f"parts{number}"
-        run(out, list(parts), options=Options(batch=batch))
+        run(out, list(parts), options=FormatOptions(batch=batch))
         assert (out / MODEL).read_bytes() == expected
         assert (out / VISITS).read_bytes() == (tmp_path / "first" / VISITS).read_bytes()
 
@@ -137,7 +140,7 @@ def test_a_first_pass_gives_every_feature_a_column(tmp_path: Path) -> None:
     assert (tmp_path / "other" / MODEL).read_bytes() == (tmp_path / "out" / MODEL).read_bytes()
     tight = replace(JOB, bits=4, first_pass=True)
     assert run(tmp_path / "tight", [path], tight)["memory"]["columns"] == 16
-    followed = Training(tight, Inputs([path], follow=True), tmp_path / "tight", lambda news: None)
+    followed = FileTraining(tight, Sources([path], follow=True), tmp_path / "tight", lambda news: None)
     with pytest.raises(ValueError, match="--first-pass reads the input twice"):
         followed.go(resume=False)
 
@@ -167,7 +170,7 @@ def killed_at(count: int) -> Any:
     """Something to tell news to that ends everything at its count-th call."""
     left = [count]
 
-    def tell(news: News) -> None:  # noqa: ARG001
+    def tell(news: TrainProgress) -> None:  # noqa: ARG001
         left[0] -= 1
         if left[0] == 0:
             raise Killed
@@ -180,20 +183,20 @@ def killed_at(count: int) -> Any:
     [
         JOB,
         replace(JOB, method="hedged", lateness=7_200_000_000),
-        replace(JOB, method="separate", label_delay=20_000_000_000, use_late=True),
+        replace(JOB, method="separate", label_delay=20_000_000_000, late=LatePolicy.KEEP),
         replace(JOB, method="residual", step=("constant", 0.1), memory=1 << 21, read_out="last"),
     ],
 )
 def test_a_run_stopped_after_any_chunk_ends_in_the_same_bytes(
-    tmp_path: Path, job: Job, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, job: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "SELDOM", 0.0)
+    monkeypatch.setattr(train_files, "SELDOM", 0.0)
     rows = rows_of(700)
     rng = np.random.default_rng(0)
     # Somewhat out of order, and sometimes by more than the lateness allows.
     order = np.argsort([row["at"] + rng.integers(0, 8000) for row in rows], kind="stable")
     path = write(tmp_path, [rows[k] for k in order])
-    monkeypatch.setattr(blocks, "BLOCK", 1500)
+    monkeypatch.setattr(byte_stream, "BLOCK", 1500)
     run(tmp_path / "whole", [path], job)
     expected = contents(tmp_path / "whole")
     resumed = 0
@@ -306,12 +309,12 @@ def test_a_full_disk_ends_a_run_and_leaves_the_last_model(
             raise OSError(28, "No space left on device", str(out / CHECKPOINT))
         write_state(*arguments)
 
-    monkeypatch.setattr(training, "write_state", full)
+    monkeypatch.setattr(train_files, "write_state", full)
     with pytest.raises(OSError, match="No space left"):
         run(out, [path])
     assert sc.load(out / MODEL).blocks == 6
     monkeypatch.undo()
-    monkeypatch.setattr(reading, "CHUNK", 64)
+    monkeypatch.setattr(reader, "CHUNK", 64)
     run(out, [path], resume=True)
     run(tmp_path / "whole", [path])
     assert contents(out) == contents(tmp_path / "whole")
@@ -345,17 +348,21 @@ def test_rows_that_are_left_out_are_counted(tmp_path: Path) -> None:
     results = run(tmp_path / "skip", [path], replace(JOB, skip=True))
     rows = results["rows"]
     assert rows == {
-        "read": 401, "used": 395, "refused": 4, "late_refused": 1, "late_used": 0, "without_label": 1,
+        "read": 401, "used": 395, "refused": 4, "late_dropped": 1, "late_kept": 0, "without_label": 1,
         "waiting": 0,
         "shifted": 0,
     }  # fmt: skip
     assert sum(results["progressive"]["rows"]) == 395
     assert len(results["refused_examples"]) == 3
     assert results["refused_examples"][1].startswith("broken.csv, row 371: column 'x': 'nonsense'")
-    used = run(tmp_path / "use", [path], replace(JOB, skip=True, use_late=True))
-    assert used["rows"]["late_used"] == 1
+    used = run(tmp_path / "use", [path], replace(JOB, skip=True, late=LatePolicy.KEEP))
+    assert used["rows"]["late_kept"] == 1
     assert used["rows"]["used"] == 396
     assert used["latest_by"] >= 89_000_000_000
+    with pytest.raises(
+        ValueError, match=r"a row of .* UTC comes after one of .* UTC: give a longer --lateness"
+    ):
+        run(tmp_path / "late-stop", [path], replace(JOB, skip=True, late=LatePolicy.STOP))
 
 
 def test_lateness_puts_rows_back_in_their_place(tmp_path: Path) -> None:
@@ -368,11 +375,11 @@ def test_lateness_puts_rows_back_in_their_place(tmp_path: Path) -> None:
     run(tmp_path / "sorted", [write(tmp_path, ordered, name="sorted")], job)
     late = replace(job, lateness=3_600_000_000)
     results = run(tmp_path / "mixed", [write(tmp_path, mixed, name="mixed")], late)
-    assert results["rows"]["late_refused"] == 0
+    assert results["rows"]["late_dropped"] == 0
     assert np.array_equal(weights(tmp_path / "mixed"), weights(tmp_path / "sorted"))
     less = run(tmp_path / "less", [tmp_path / "mixed.csv"], replace(job, lateness=600_000_000))
-    assert less["rows"]["late_refused"] > 0
-    assert less["rows"]["read"] == less["rows"]["used"] + less["rows"]["late_refused"]
+    assert less["rows"]["late_dropped"] > 0
+    assert less["rows"]["read"] == less["rows"]["used"] + less["rows"]["late_dropped"]
 
 
 def test_a_label_is_learnt_only_after_its_delay(tmp_path: Path) -> None:
@@ -399,7 +406,7 @@ def test_a_label_is_learnt_only_after_its_delay(tmp_path: Path) -> None:
         score = 0.0
         if seen:
             made = sc.train.pluralistic(
-                known[:seen], SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=4, ended=False
+                known[:seen], SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=4, final=False
             )
             score = float(made.consensus_last().score(known[row : row + 1])[0]) if made.log.pages else 0.0
         losses[row] = logistic.value(np.array([score]), target[row : row + 1])[0]
@@ -420,7 +427,7 @@ def test_late_labels_do_not_see_how_files_are_cut(tmp_path: Path) -> None:
     run(tmp_path / "whole", [write(tmp_path, rows)], job)
     for cut in (81, 160, 199, 240, 321):
         parts = [write(tmp_path, rows[:cut], name=f"{cut}a"), write(tmp_path, rows[cut:], name=f"{cut}b")]
-        run(tmp_path / str(cut), list(parts), job, options=Options(batch=7))
+        run(tmp_path / str(cut), list(parts), job, options=FormatOptions(batch=7))
         assert (tmp_path / str(cut) / MODEL).read_bytes() == (tmp_path / "whole" / MODEL).read_bytes()
 
 
@@ -442,8 +449,8 @@ def test_odd_calendars(tmp_path: Path, what: str) -> None:
     ]
     if what == "one row":
         rows = [{"at": "2013-05-01 09:00", "x": 1.0, "y": 1}]
-    job = Job(
-        Wish(("at",), "y", zone),
+    job = TrainConfig(
+        ColumnRequest(("at",), "y", zone),
         sc.Schedule.daily(24, zone=zone),
         method="hedged",
         bits=8,
@@ -540,7 +547,7 @@ def test_memory_decides_what_is_kept() -> None:
     assert small.records < large.records
     many = replace(JOB, bits=None, schedule=sc.Schedule.daily(1440)).budget(1)
     assert many.bits < 14
-    again = Job.from_json(json.loads(json.dumps(JOB.to_json())))
+    again = TrainConfig.from_json(json.loads(json.dumps(JOB.to_json())))
     assert again == JOB
 
 
@@ -717,7 +724,7 @@ def test_a_type_that_cannot_be_read_is_refused_by_its_column(tmp_path: Path, nam
     other = plain.set_column(plain.column_names.index(column), column, odd)
     pq.write_table(plain, tmp_path / "a.parquet")
     pq.write_table(other, tmp_path / "b.parquet")
-    wish = Wish(("at",), "y")
+    wish = ColumnRequest(("at",), "y")
     if asked in ("number", "category", "text"):
         wish = wish._replace(**{asked: ("x",)})  # type: ignore[arg-type]
     for number, files in enumerate((["b.parquet"], ["a.parquet", "b.parquet"])):

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semicyclic.data import standin, tweets
-from semicyclic.data.tweets import Tweets, read, read_file
+from semicyclic.datasets import sentiment140, synthetic_tweets
+from semicyclic.datasets.sentiment140 import Tweets, read, read_file
 
 SAMPLE = Path(__file__).parents[1].parent / "shared" / "data" / "sentiment140-sample.csv"
 needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data/sentiment140-sample.csv")
@@ -207,8 +207,8 @@ def test_a_vocabulary_has_a_size() -> None:
 
 
 def test_the_stand_in_is_a_file_like_the_original() -> None:
-    whole = b"".join(part.tobytes() for part in standin.make(3000))
-    assert whole == b"".join(part.tobytes() for part in standin.make(3000))
+    whole = b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
+    assert whole == b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
     rows = list(csv.reader(io.StringIO(whole.decode("ascii"))))
     assert len(rows) == 3000
     assert [row[0] for row in rows] == ["0"] * 1500 + ["4"] * 1500
@@ -218,18 +218,18 @@ def test_the_stand_in_is_a_file_like_the_original() -> None:
     assert days[0] == "Apr 04"
     assert days[-1] == "Jun 22"
     with pytest.raises(ValueError, match="a stand-in of 7 rows: give an even number"):
-        next(standin.make(7))
+        next(synthetic_tweets.make(7))
 
 
 def test_the_stand_in_does_not_depend_on_how_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = b"".join(part.tobytes() for part in standin.make(3000))
-    monkeypatch.setattr(standin, "PART", 700)
-    assert whole == b"".join(part.tobytes() for part in standin.make(3000))
+    whole = b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
+    monkeypatch.setattr(synthetic_tweets, "PART", 700)
+    assert whole == b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
 
 
 @pytest.fixture(scope="module")
 def large() -> Tweets:
-    return read(standin.make(400_000), vocabulary=300)
+    return read(synthetic_tweets.make(400_000), vocabulary=300)
 
 
 def test_the_labels_of_the_stand_in_follow_the_clock_as_stated(large: Tweets) -> None:
@@ -244,13 +244,15 @@ def test_the_labels_of_the_stand_in_follow_the_clock_as_stated(large: Tweets) ->
 
 def test_the_words_of_the_stand_in_have_the_stated_log_odds(large: Tweets) -> None:
     """Of frequent words: how much more often under a positive label, by quarter of the day."""
-    language = standin._language()
-    rng = np.random.default_rng(standin.SEED)
-    words = standin._words(rng)
-    tilt = rng.normal(0, standin.TILT, standin.WORDS)
-    hourly = rng.normal(0, standin.HOURLY, standin.WORDS) * (rng.random(standin.WORDS) < 0.5)
-    peak = rng.uniform(0, 24, standin.WORDS)
-    assert len(language.starts) == standin.WORDS + 1
+    language = synthetic_tweets._language()
+    rng = np.random.default_rng(synthetic_tweets.SEED)
+    words = synthetic_tweets._words(rng)
+    tilt = rng.normal(0, synthetic_tweets.TILT, synthetic_tweets.WORDS)
+    hourly = rng.normal(0, synthetic_tweets.HOURLY, synthetic_tweets.WORDS) * (
+        rng.random(synthetic_tweets.WORDS) < 0.5
+    )
+    peak = rng.uniform(0, 24, synthetic_tweets.WORDS)
+    assert len(language.starts) == synthetic_tweets.WORDS + 1
     row_of = np.repeat(np.arange(len(large)), np.diff(large.start))
     hour = large.second[row_of] // 3600
     worst = []
@@ -276,12 +278,15 @@ def test_the_words_of_the_stand_in_have_the_stated_log_odds(large: Tweets) -> No
 
 
 def test_the_numbers_of_the_stand_in_are_those_of_its_docstring() -> None:
-    said = re.sub(r"\s+", " ", standin.__doc__ or "")
-    assert f"t_j is normal with standard deviation {standin.TILT:g};".replace("0.", ".") in said
+    said = re.sub(r"\s+", " ", synthetic_tweets.__doc__ or "")
+    assert f"t_j is normal with standard deviation {synthetic_tweets.TILT:g};".replace("0.", ".") in said
     assert "for the others, h_j uniform" in said
-    assert f"normal with standard deviation {standin.HOURLY:g} for the others".replace("0.", ".") in said
-    assert f"There are {standin.WORDS:,}" in said
-    lengths = standin._lengths()
+    assert (
+        f"normal with standard deviation {synthetic_tweets.HOURLY:g} for the others".replace("0.", ".")
+        in said
+    )
+    assert f"There are {synthetic_tweets.WORDS:,}" in said
+    lengths = synthetic_tweets._lengths()
     assert "1 + Poisson(14) words" in said
     assert abs(lengths.mean() - 15) < 0.01
     assert abs(lengths.var() - 14) < 0.1
@@ -294,10 +299,10 @@ def test_every_part_is_read_while_the_next_is_made() -> None:
     asked: list[int] = []
 
     def parts() -> Any:
-        for part in standin.make(200_000):
+        for part in synthetic_tweets.make(200_000):
             asked.append(len(told))
             yield part
 
-    tweets.read(parts(), progress=told.append)
+    sentiment140.read(parts(), progress=told.append)
     assert asked[-1] > 0
-    assert told[-1] == sum(len(part) for part in standin.make(200_000))
+    assert told[-1] == sum(len(part) for part in synthetic_tweets.make(200_000))

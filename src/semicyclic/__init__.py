@@ -10,27 +10,32 @@ model.predict(new_rows)
 """
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from semicyclic.files import load_run, read
-from semicyclic.method import basis, hard, loss, measure, step, theory, train
+from semicyclic import theory as theory
+from semicyclic.lazy import lazy_names
+from semicyclic.method import basis, loss, metrics, step, train
 from semicyclic.method.average import Mean, merge
-from semicyclic.method.certify import Certificate, certificate
+from semicyclic.method.batches import Packed, pack
 from semicyclic.method.evaluate import Difference, Matrix, matrices, matrix, paired
 from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.pack import Packed, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import Numbered, Schedule, visits
 from semicyclic.method.train import Diverged
-from semicyclic.store.modelfile import Unreadable, load, save
+from semicyclic.schedule.numbered import Numbered
+from semicyclic.schedule.schedule import Schedule
+from semicyclic.schedule.visits import visits
+from semicyclic.store.model_file import Unreadable, load, save
+from semicyclic.theory.certificate import Certificate, certificate
 from semicyclic.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from semicyclic.adapters.sklearn import CycleSplit as CycleSplit
     from semicyclic.adapters.sklearn import SemiCyclicClassifier as SemiCyclicClassifier
     from semicyclic.adapters.sklearn import SemiCyclicRegressor as SemiCyclicRegressor
+    from semicyclic.tables.load import read as read
+    from semicyclic.training.run_dir import load_run as load_run
 
 __all__ = [
     "AdaHedge",
@@ -49,14 +54,13 @@ __all__ = [
     "Unreadable",
     "basis",
     "certificate",
-    "hard",
     "load",
     "load_run",
     "loss",
     "matrices",
     "matrix",
-    "measure",
     "merge",
+    "metrics",
     "pack",
     "paired",
     "read",
@@ -66,17 +70,19 @@ __all__ = [
     "train",
     "visits",
 ]
-
-# These load scikit-learn, so only when asked for; without it they are not offered.
+# Exported only where scikit-learn is installed.
 ESTIMATORS = ("CycleSplit", "SemiCyclicClassifier", "SemiCyclicRegressor")
 if find_spec("sklearn") is not None:
     __all__ += ESTIMATORS
     __all__.sort(key=lambda name: (name.islower(), name))
 
-
-def __getattr__(name: str) -> Any:
-    if name in ESTIMATORS:
-        from semicyclic.adapters import sklearn
-
-        return getattr(sklearn, name)
-    raise AttributeError(f"module 'semicyclic' has no attribute {name!r}")
+if not TYPE_CHECKING:
+    # These import pyarrow or scikit-learn, so only on access.
+    __getattr__ = lazy_names(
+        __name__,
+        {
+            "load_run": "semicyclic.training.run_dir",
+            "read": "semicyclic.tables.load",
+            **dict.fromkeys(ESTIMATORS, "semicyclic.adapters.sklearn"),
+        },
+    )

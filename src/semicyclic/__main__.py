@@ -1,5 +1,5 @@
-"""`python -m semicyclic` is the command line."""
+"""Entry point of `python -m semicyclic`."""
 
-from semicyclic.cli import main
+from semicyclic.cli.main import main
 
 main()

@@ -10,7 +10,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
 from semicyclic import Schedule
-from semicyclic.adapters.flower import BlockClock, Chains, Pluralistic, Selection
+from semicyclic.adapters.flower import BlockClock, Chains, PluralisticStrategy, Selection
 
 app = ServerApp()
 
@@ -23,18 +23,18 @@ def main(grid: Grid, context: Context) -> None:
     # Simulated days, in which every block has so many rounds. A real fleet has `WallClock()`.
     schedule = Schedule.daily(6)
     clock = BlockClock(schedule, datetime(2024, 1, 1, tzinfo=UTC), int(config["rounds-per-block"]))
-    strategy = Pluralistic(  # <- this was `inner` alone
+    strategy = PluralisticStrategy(  # <- this was `inner` alone
         inner,
         schedule,
         clock,
         chains=Chains[str(config["chains"]).upper()],
         evaluators=2,  # clients of a round that evaluate candidates: few, as here each message is a process
         selection=Selection(
-            wanted=int(config["per-round"]),
-            invited=int(config["invited"]),
-            deadline=float(config["deadline"]),
-            ask=True,
-            patience=float(config["patience"]),
+            clients_per_round=int(config["per-round"]),
+            invited_per_round=int(config["invited"]),
+            deadline_seconds=float(config["deadline"]),
+            query_availability=True,
+            wait_seconds=float(config["patience"]),
         ),
         seed=int(config["seed"]),
     )
@@ -43,6 +43,8 @@ def main(grid: Grid, context: Context) -> None:
     weights = ArrayRecord({"weights": Array(np.zeros(21))})
     # Killed and run again, it goes on: all that matters is in the folder after every round.
     strategy.start(grid, weights, num_rounds=int(config["rounds"]), timeout=60.0, checkpoint=out)
-    (out / "lost.json").write_text(json.dumps(strategy.lost()))  # who did not reply, what was left out
+    (out / "lost.json").write_text(
+        json.dumps(strategy.reply_counts())
+    )  # who did not reply, what was left out
     # And this is new: for each block the model with the least loss, by what clients report.
     strategy.best().save(out / "models.safetensors")

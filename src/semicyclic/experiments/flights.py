@@ -1,4 +1,4 @@
-"""The flights of the demo, as the paper would have them and in the order of time.
+"""The paper's approaches on the flights, shuffled within blocks and in calendar order.
 
 All flights from New York in 2013: is an arrival more than 15 minutes late? Hardly ever in the morning,
 often in the evening, with no skew added. Two experiments on the same rows:
@@ -7,32 +7,27 @@ often in the evening, with no skew added. Two experiments on the same rows:
 - the calendar's: every day is scored by what was learnt until the day before, then learnt from.
 """
 
-from collections.abc import Callable, Collection
-from importlib import resources
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.experiments.indicators import with_indicators
-from semicyclic.experiments.summary import beyond
-from semicyclic.files import read
+from semicyclic.datasets.flights import BLOCKS, CYCLES, HELD_OUT, Flights
+from semicyclic.experiments.reproduce.block_feature import with_indicators
+from semicyclic.experiments.reproduce.summary import beyond
 from semicyclic.method import basis, train
+from semicyclic.method.batches import Packed, RowOrder, empty_batches, encode, pack
 from semicyclic.method.evaluate import paired
-from semicyclic.method.learn import iterate
 from semicyclic.method.loss import logistic
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.pack import Order, Packed, encode, nothing, pack
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import Numbered, Schedule
 from semicyclic.method.step import RATE, adagrad
-from semicyclic.types import Array
+from semicyclic.method.training_loop import iterate
+from semicyclic.schedule.numbered import Numbered
+from semicyclic.types import Array, ReportProgress
 
-Tell = Callable[[float, str], None]
-
-ZONE = "America/New_York"
-BLOCKS, CYCLES, HELD_OUT, LEAST = 6, 10, 0.1, 0.01
 BATCH_SIZE = 16
 # The command line's default: per coordinate, and not tuned to these rows.
 STEP = adagrad(RATE)
@@ -67,58 +62,8 @@ CHAINS: dict[str, tuple[Any, ...]] = {
 }
 
 
-class Flights(NamedTuple):
-    """The rows, a schedule that fits them, and where each row falls."""
-
-    rows: Rows
-    schedule: Schedule
-    cycle: Array
-    block: Array
-    hour: Array
-
-
-def data_path() -> str:
-    """Where the flights are."""
-    return str(resources.files("semicyclic.data") / "flights.parquet")
-
-
-def day() -> Schedule:
-    """The day cut into blocks that all have rows, by the flights' local times alone."""
-    import pyarrow.parquet as pq
-
-    table = pq.read_table(data_path(), columns=["when", "late"]).drop_null()
-    hour = table.column("when").to_numpy().astype("datetime64[h]").astype(np.int64) % 24
-    return Schedule.daily(edges=edges_of(np.bincount(hour, minlength=24), BLOCKS), zone=ZONE)
-
-
-def load(schedule: Schedule) -> Flights:
-    """Read the flights, and find the block of each."""
-    rows = read(data_path(), when="when", label="late", zone=ZONE)
-    assert rows.when is not None
-    hour = Schedule.daily(24, zone=ZONE).place(rows.when).block
-    return Flights(rows, schedule, *schedule.place(rows.when), hour)
-
-
-def edges_of(by_hour: Array, blocks: int) -> list[int]:
-    """Whole hours at which blocks start, so that all have about as many rows, and none below LEAST.
-
-    The first starts where the day does: with the first hour that has more than a thousandth of the rows.
-    """
-    share = by_hour / by_hour.sum()
-    first = int((share > 0.001).argmax())
-    turned = np.cumsum(np.roll(share, -first))
-    starts = [first]
-    for block in range(1, blocks):
-        at = first + 1 + int(np.abs(turned[:-1] - block / blocks).argmin())
-        starts.append(max(at, starts[-1] + 1))
-    held = np.add.reduceat(np.roll(share, -first), [start - first for start in starts])
-    if starts[-1] > 23 or held.min() < LEAST:
-        raise ValueError(f"{blocks} blocks of whole hours leave one with less than {LEAST:.0%} of the rows")
-    return starts
-
-
 def paper_losses(
-    flights: Flights, names: Collection[str], *, repetitions: int, seed: int, tell: Tell
+    flights: Flights, names: Collection[str], *, repetitions: int, seed: int, tell: ReportProgress
 ) -> dict[str, Array]:
     """[repetitions, m] the log loss on held-out rows of some approaches, by block."""
     found: dict[str, list[Array]] = {name: [] for name in PAPER if name in names}
@@ -152,19 +97,19 @@ def paper_results(flights: Flights, losses: dict[str, Array], *, seed: int) -> d
     }
 
 
-class Split(NamedTuple):
+class HeldOutSplit(NamedTuple):
     """Held-out rows, and an order for the others: block by block and cycle by cycle, or mixed."""
 
     rows: Rows
     test: Rows
-    cyclic: Order
-    mixed: Order
+    cyclic: RowOrder
+    mixed: RowOrder
 
-    def packed(self, rows: Rows, order: Order, blocks: int) -> Packed:
+    def packed(self, rows: Rows, order: RowOrder, blocks: int) -> Packed:
         return pack(rows, blocks, loss=logistic, batch_size=BATCH_SIZE, order=order, classes=CLASSES)
 
 
-def _split(flights: Flights, rng: np.random.Generator) -> Split:
+def _split(flights: Flights, rng: np.random.Generator) -> HeldOutSplit:
     held = rng.random(len(flights.rows)) < HELD_OUT
     rows = flights.rows.placed(flights.block)
     order = rng.permutation(np.flatnonzero(~held))
@@ -174,12 +119,12 @@ def _split(flights: Flights, rng: np.random.Generator) -> Split:
         own = np.flatnonzero(block == i)
         cycle[own] = np.arange(len(own)) * CYCLES // len(own)
     arranged = np.lexsort((block, cycle))
-    cyclic = Order(order[arranged], cycle[arranged], block[arranged])
-    mixed = Order(order, np.arange(len(order)) * CYCLES // len(order), np.zeros_like(order))
-    return Split(rows, rows[np.flatnonzero(held)], cyclic, mixed)
+    cyclic = RowOrder(order[arranged], cycle[arranged], block[arranged])
+    mixed = RowOrder(order, np.arange(len(order)) * CYCLES // len(order), np.zeros_like(order))
+    return HeldOutSplit(rows, rows[np.flatnonzero(held)], cyclic, mixed)
 
 
-def _paper_loss(name: str, split: Split, runs: dict[str, Run]) -> Array:
+def _paper_loss(name: str, split: HeldOutSplit, runs: dict[str, Run]) -> Array:
     """[m] the loss of an approach on the held-out rows of every block; runs are kept for others."""
     if name == "hour":
         known = with_indicators(split.rows, BLOCKS)
@@ -210,7 +155,7 @@ def _by_block(weights: Array, rows: Rows) -> Array:
     return np.array(_means(loss, rows.block, BLOCKS))
 
 
-def calendar_losses(flights: Flights, names: Collection[str], *, tell: Tell) -> dict[str, Array]:
+def calendar_losses(flights: Flights, names: Collection[str], *, tell: ReportProgress) -> dict[str, Array]:
     """The log loss of every row by what some approaches had learnt until the day before; NaN on the first."""
     rows = flights.rows.placed(flights.block, flights.cycle)
     known = with_indicators(rows, BLOCKS)
@@ -233,12 +178,12 @@ def calendar_losses(flights: Flights, names: Collection[str], *, tell: Tell) -> 
             score = _answer(name, runs[OF_ONE.get(name, name)], wide if name == "hour" else narrow)
             loss[own] = logistic.value(score, target[own])
         for name in runs:
-            runs[name] = train.more(runs[name], wide if name == "hour" else narrow)
+            runs[name] = train.extend(runs[name], wide if name == "hour" else narrow)
     return losses
 
 
 def _begin(width: int, chains: tuple[Any, ...]) -> Run:
-    empty = nothing(width, BLOCKS, loss=logistic, batch_size=BATCH_SIZE, classes=CLASSES)
+    empty = empty_batches(width, BLOCKS, loss=logistic, batch_size=BATCH_SIZE, classes=CLASSES)
     if len(chains) == 1:
         return train.chain(empty, None, chains[0], step_size=STEP)
     return train.hedged(empty, chains=chains, step_size=STEP)

@@ -1,4 +1,4 @@
-"""The arrays that kernels read and write: rows, settings, state and records, as named tuples.
+"""Arrays that kernels read and write: rows, settings, state and records, as named tuples.
 
 The model in block b is w = scale * z, where z = sum_a c[b, a] v_a over the block's active vectors (see
 `basis`). `scale` carries projection and dual averaging, so that neither touches every column at every step.
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
     owner: Array
 
 
-class State(NamedTuple):
+class ChainState(NamedTuple):
     """The chains between two steps: vectors [M, d+1, C] and, by chain, scale, norm and step count.
 
     norm: the squared norm of the chain's unscaled vectors, kept up to date if there is a ball to project on.
@@ -73,11 +73,11 @@ class State(NamedTuple):
     squares: Array
     heard: Array
 
-    def copy(self) -> "State":
-        return State(*(array.copy() for array in self))
+    def copy(self) -> "ChainState":
+        return ChainState(*(array.copy() for array in self))
 
 
-def first_state(plan: Plan, vectors: Array, blocks: int) -> State:
+def first_state(plan: Plan, vectors: Array, blocks: int) -> ChainState:
     """The state before the first step."""
     chains = len(plan.eta)
     scale = np.where(plan.rule == DUAL, plan.eta, 1.0)
@@ -85,10 +85,10 @@ def first_state(plan: Plan, vectors: Array, blocks: int) -> State:
     for vector, owner in zip(vectors, plan.owner, strict=True):
         norm[owner] += np.sum(vector.astype(np.float64) ** 2)
     squares = np.zeros_like(vectors) if (plan.rule == ADAGRAD).any() else vectors[:0].copy()
-    return State(vectors, scale, norm, np.zeros(chains, np.int64), squares, np.zeros((blocks, 2)))
+    return ChainState(vectors, scale, norm, np.zeros(chains, np.int64), squares, np.zeros((blocks, 2)))
 
 
-def in_force(plan: Plan, state: State, slot: int) -> Array:
+def in_force(plan: Plan, state: ChainState, slot: int) -> Array:
     """w = scale * sum_a c_a v_a, the weights [d+1, C] of a slot."""
     held = plan.active[slot] >= 0
     vectors = state.vectors[plan.active[slot][held]]

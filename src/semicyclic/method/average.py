@@ -56,7 +56,7 @@ def merge(a: Mean, b: Mean) -> Mean:
     return Mean(a.value + share * (b.value - a.value), weight)
 
 
-class Table(NamedTuple):
+class RecordTable(NamedTuple):
     """The records of a run, in order: cycle, slot, weight and expert of each.
 
     A slot is a block; or, with several hedged experts, a block as seen by one of them: slot e * m + i is that
@@ -72,7 +72,7 @@ class Table(NamedTuple):
     expert: Array
 
 
-class Member(NamedTuple):
+class Membership(NamedTuple):
     """The share of each slot's steps that belongs to each model, as a list sorted by slot."""
 
     slot: Array
@@ -90,29 +90,29 @@ class Member(NamedTuple):
         return bool((self.share == 1.0).all())
 
 
-def own_models(slots: int) -> Member:
+def own_models(slots: int) -> Membership:
     """A model for every slot."""
-    return Member(np.arange(slots), np.arange(slots), np.ones(slots), slots)
+    return Membership(np.arange(slots), np.arange(slots), np.ones(slots), slots)
 
 
-def hedged_models(blocks: int, experts: int) -> Member:
+def hedged_models(blocks: int, experts: int) -> Membership:
     """A model for every block, made of the records of all experts."""
     slots = np.arange(blocks * experts)
-    return Member(slots, slots % blocks, np.ones(len(slots)), blocks)
+    return Membership(slots, slots % blocks, np.ones(len(slots)), blocks)
 
 
-def one_model(slots: int) -> Member:
+def one_model(slots: int) -> Membership:
     """One model for all slots."""
-    return Member(np.arange(slots), np.zeros(slots, np.int64), np.ones(slots), 1)
+    return Membership(np.arange(slots), np.zeros(slots, np.int64), np.ones(slots), 1)
 
 
-def shared(membership: Array) -> Member:
+def shared(membership: Array) -> Membership:
     """Soft membership: shares as a table [slots, models]."""
     slot, model = np.nonzero(membership)
-    return Member(slot, model, membership[slot, model], membership.shape[1])
+    return Membership(slot, model, membership[slot, model], membership.shape[1])
 
 
-class Picks(NamedTuple):
+class RecordWeights(NamedTuple):
     """A read-out as weights over records, in their order.
 
     `model` takes `mean` times the mean of `record`, and `last` times the iterate after it.
@@ -124,20 +124,20 @@ class Picks(NamedTuple):
     last: Array
 
 
-def block_means(table: Table, member: Member) -> Picks:
+def block_means(table: RecordTable, member: Membership) -> RecordWeights:
     """w~^i, the mean over S_i; if a share r_ti of step t belongs to model i, sum_t r_ti w_t / sum_t r_ti."""
     model, record, share = _held(table, member)
     return _normalised(model, record, share)
 
 
-def tails(table: Table, member: Member, cycles: int) -> Picks:
+def tails(table: RecordTable, member: Membership, cycles: int) -> RecordWeights:
     """The mean over the last `cycles` cycles in which each model was visited."""
     model, record, share = _held(table, member)
     recent = _cycles_ago(model, table.cycle[record]) < cycles
     return _normalised(model[recent], record[recent], share[recent])
 
 
-def fading(table: Table, member: Member, half_life: float) -> Picks:
+def fading(table: RecordTable, member: Membership, half_life: float) -> RecordWeights:
     """The mean with weights that halve every `half_life` cycles, also those without a visit to the model."""
     model, record, share = _held(table, member)
     cycle = table.cycle[record]
@@ -146,7 +146,7 @@ def fading(table: Table, member: Member, half_life: float) -> Picks:
     return _normalised(model, record, share * np.exp2((cycle - latest[model]) / half_life))
 
 
-def block_lasts(table: Table, member: Member) -> Picks:
+def block_lasts(table: RecordTable, member: Membership) -> RecordWeights:
     """The iterate after each model's latest visit; of hedged experts, their mixture by probability."""
     model, record, _ = _held(table, member, weightless=True)
     key = model * (table.expert.max(initial=0) + 1) + table.expert[record]
@@ -154,10 +154,10 @@ def block_lasts(table: Table, member: Member) -> Picks:
     _, backwards = np.unique(key[::-1], return_index=True)
     final = np.sort(len(key) - 1 - backwards)
     force = table.force[record[final]]
-    return Picks(model[final], record[final], 0 * force, force)
+    return RecordWeights(model[final], record[final], 0 * force, force)
 
 
-def _held(table: Table, member: Member, *, weightless: bool = False) -> tuple[Array, Array, Array]:
+def _held(table: RecordTable, member: Membership, *, weightless: bool = False) -> tuple[Array, Array, Array]:
     """Every (model, record) in which the model has a share, and that share of its weight; in order."""
     first = np.searchsorted(member.slot, np.arange(table.slot.max(initial=-1) + 2))
     count = np.diff(first)[table.slot]
@@ -177,8 +177,8 @@ def _cycles_ago(model: Array, cycle: Array) -> Array:
     return np.asarray((end - 1 - np.arange(len(end)))[index])
 
 
-def _normalised(model: Array, record: Array, share: Array) -> Picks:
+def _normalised(model: Array, record: Array, share: Array) -> RecordWeights:
     """Weights in proportion to `share` that sum to one for each model."""
     total = np.bincount(model, share)
     mean = share / total[model]
-    return Picks(model, record, mean, 0 * mean)
+    return RecordWeights(model, record, mean, 0 * mean)

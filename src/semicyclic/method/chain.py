@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from semicyclic.method.basis import Basis
-from semicyclic.method.hedge import Bets, in_play, learn_losses
+from semicyclic.method.hedge import HedgeState, in_play, learn_losses
 from semicyclic.method.loss import Loss
 from semicyclic.method.step import ADAGRAD, DUAL, SGD, Step
 from semicyclic.types import Array
@@ -142,7 +142,9 @@ def run_chain(
     return iterates
 
 
-def hedge_chains(chains: Sequence[list[Iterate]], bets: Bets, toss: Array | None = None) -> list[Iterate]:
+def hedge_chains(
+    chains: Sequence[list[Iterate]], bets: HedgeState, toss: Array | None = None
+) -> list[Iterate]:
     """What is in force at each step of several experts with a hedge between them (Theorem 4).
 
     chains: one list for each expert, as `run_chain` gives it. Those of the paper are the single chain and, as

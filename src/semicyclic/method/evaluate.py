@@ -1,6 +1,6 @@
-"""Evaluation: every model on every block's rows, in one pass (SPEC H3).
+"""Evaluation: matrices of every model on every block's rows, and paired differences.
 
-A cell [i, j] is the measure of the model of block i on the rows of block j. The paper's
+A cell [i, j] is the metric of the model of block i on the rows of block j. The paper's
 consensus is the mean of all cells, its pluralistic score the mean of the diagonal.
 """
 
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method import measure as measures
+from semicyclic.method import kernels, metrics
+from semicyclic.method.batches import Classes, encode
 from semicyclic.method.loss import Loss
-from semicyclic.method.measure import AUC, Measure
+from semicyclic.method.metrics import AUC, Metric
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.pack import Classes, encode
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import AnySchedule, as_schedule
+from semicyclic.schedule.numbered import AnySchedule, as_schedule
 from semicyclic.types import Array
 
 # Rows are measured in so many parts whatever the machine, and these added up in order: the
@@ -42,7 +42,7 @@ class Matrix:
 
     values: Array
     share: Array
-    measure: Measure
+    metric: Metric
     labels: tuple[str, ...]
 
     @property
@@ -72,7 +72,7 @@ class Matrix:
 
     def __str__(self) -> str:
         width = max(8, *(len(label) for label in self.labels)) + 2
-        lines = [f"{self.measure.name}: models by row, blocks tested on by column"]
+        lines = [f"{self.metric.name}: models by row, blocks tested on by column"]
         lines.append(" " * width + "".join(f"{label:>{width}}" for label in self.labels))
         for label, row in zip(self.labels, self.values, strict=True):
             lines.append(f"{label:>{width}}" + "".join(f"{value:>{width}.4f}" for value in row))
@@ -94,29 +94,29 @@ def _mean(values: Array, weight: Array) -> float:
     return float((np.where(held, values, 0.0) * weight).sum() / total) if total > 0 else float("nan")
 
 
-def matrix(source: Run | Pluralistic, rows: Rows, *, measure: Measure | None = None) -> Matrix:
+def matrix(source: Run | Pluralistic, rows: Rows, *, metric: Metric | None = None) -> Matrix:
     """Every block's model on every block's rows: m x m. A run is read out by `mean()`."""
     model = source.mean() if isinstance(source, Run) else source
-    return matrices([model], rows, measure=measure)[0]
+    return matrices([model], rows, metric=metric)[0]
 
 
 def matrices(
     models: Sequence[Pluralistic],
     rows: Rows,
     *,
-    measure: Measure | None = None,
+    metric: Metric | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005
 ) -> list[Matrix]:
     """A matrix for each of many models on the same rows, which are read once for 64 blocks' models.
 
-    measure: one of `measure`: accuracy, log_loss, auc; absolute_error, squared_error, pinball.
+    metric: one of `metrics`: accuracy, log_loss, auc; absolute_error, squared_error, pinball.
         Unless given, accuracy or the error that goes with the loss.
     progress: called with how many of how many passes are done.
 
     Scores and errors are computed in the rows' own precision.
     """
     first = _alike(models, rows)
-    chosen = measures.natural(first.loss) if measure is None else measure
+    chosen = metrics.natural(first.loss) if metric is None else metric
     chosen.check(first.loss)
     block = rows.blocks_in(first.schedule)
     target, _ = encode(rows.labels, first.loss, first.classes or None)
@@ -153,40 +153,38 @@ def _alike(models: Sequence[Pluralistic], rows: Rows) -> Pluralistic:
 
 
 def by_block(
-    weights: Array, rows: Rows, schedule: AnySchedule | int, *, loss: Loss, classes: Classes, measure: Measure
+    weights: Array, rows: Rows, schedule: AnySchedule | int, *, loss: Loss, classes: Classes, metric: Metric
 ) -> Array:
     """[L, m] each of many sets of weights [L, C, d+1], measured on the rows of every block."""
-    measure.check(loss)
+    metric.check(loss)
     block = rows.blocks_in(schedule)
     blocks = as_schedule(schedule).blocks
-    if measure.code == AUC:
-        raise ValueError("by_block adds up the measures of rows: for auc use matrices")
+    if metric.code == AUC:
+        raise ValueError("by_block adds up the metrics of rows: for auc use matrices")
     target, _ = encode(rows.labels, loss, classes or None)
     weight = np.zeros(0, rows.values.dtype) if rows.weight is None else rows.weight
     count = np.bincount(block, weight if len(weight) else None, blocks).astype(float)
     labels = block, target.astype(rows.values.dtype), weight
-    sums = _sums(len(weights), weights.__getitem__, rows, labels, measure, blocks, lambda done, of: None)  # noqa: ARG005
+    sums = _sums(len(weights), weights.__getitem__, rows, labels, metric, blocks, lambda done, of: None)  # noqa: ARG005
     with np.errstate(invalid="ignore"):
         return np.asarray(sums / np.where(count > 0, count, np.nan))
 
 
 def _lanes(total: int, outputs: int) -> Iterator[range]:
     """The sets of weights measured together in each pass."""
-    from semicyclic.method.lanes import LANES
 
-    if outputs > LANES:
-        raise ValueError(f"{outputs} classes: at most {LANES} can be evaluated")
-    held = LANES // outputs
+    if outputs > kernels.simd.LANES:
+        raise ValueError(f"{outputs} classes: at most {kernels.simd.LANES} can be evaluated")
+    held = kernels.simd.LANES // outputs
     for low in range(0, total, held):
         yield range(low, min(low + held, total))
 
 
 def _table(chosen: range, weights: Callable[[int], Array], rows: Rows) -> Array:
     """[d+1, LANES] sets of weights side by side, C lanes each."""
-    from semicyclic.method.lanes import LANES
 
     outputs, width = weights(chosen[0]).shape
-    table = np.zeros((width, LANES), rows.values.dtype)
+    table = np.zeros((width, kernels.simd.LANES), rows.values.dtype)
     for lane, each in enumerate(chosen):
         table[:, lane * outputs : (lane + 1) * outputs] = weights(each).T
     return table
@@ -202,13 +200,13 @@ def _measure(
     models: Sequence[Pluralistic],
     rows: Rows,
     labels: Any,
-    measure: Measure,
+    metric: Metric,
     progress: Callable[[int, int], None],
 ) -> Array:
-    """[models, m, m] sums of a measure over the rows of each block."""
+    """[models, m, m] sums of a metric over the rows of each block."""
     blocks = models[0].blocks
     total = len(models) * blocks
-    sums = _sums(total, _of_models(models), rows, labels, measure, blocks, progress)
+    sums = _sums(total, _of_models(models), rows, labels, metric, blocks, progress)
     return sums.reshape(len(models), blocks, blocks)
 
 
@@ -217,23 +215,24 @@ def _sums(
     weights: Callable[[int], Array],
     rows: Rows,
     labels: Any,
-    measure: Measure,
+    metric: Metric,
     blocks: int,
     progress: Callable[[int, int], None],
 ) -> Array:
-    """[total, m] sums of a measure over the rows of each block, for so many sets of weights."""
-    from semicyclic.method.lanes import LANES
-    from semicyclic.method.scoring import measure_parts
+    """[total, m] sums of a metric over the rows of each block, for so many sets of weights."""
 
     out = np.zeros((total, blocks))
     outputs = weights(0).shape[0]
-    cells, what = (rows.indptr, rows.indices, rows.values), (measure.code, measure.level)
+    cells, what = (rows.indptr, rows.indices, rows.values), (metric.code, metric.level)
     bounds = np.linspace(0, len(rows), PARTS + 1).astype(np.int64)
     passes = list(_lanes(total, outputs))
     for number, chosen in enumerate(passes):
-        found = np.zeros((PARTS, blocks, LANES))
+        found = np.zeros((PARTS, blocks, kernels.simd.LANES))
         table = _table(chosen, weights, rows)
-        _share_out(partial(measure_parts, cells, table, labels, what, outputs, bounds, found), len(rows))
+        _share_out(
+            partial(kernels.scoring.measure_parts, cells, table, labels, what, outputs, bounds, found),
+            len(rows),
+        )
         out[chosen.start : chosen.stop] = found[:, :, : len(chosen)].sum(axis=0).T
         progress(number + 1, len(passes))
     return out
@@ -254,11 +253,10 @@ def _auc(
     models: Sequence[Pluralistic],
     rows: Rows,
     labels: Any,
-    measure: Measure,  # noqa: ARG001
+    metric: Metric,  # noqa: ARG001
     progress: Callable[[int, int], None],
 ) -> Array:
     """[models, m, m] how often a positive row of a block outscores a negative one, ties half."""
-    from semicyclic.method.scoring import score_parts
 
     block, target, weight = labels
     blocks = models[0].blocks
@@ -273,7 +271,7 @@ def _auc(
     for number, chosen in enumerate(passes):
         scores = np.empty((len(chosen), len(order)), rows.values.dtype)
         table = _table(chosen, _of_models(models), rows)
-        _share_out(partial(score_parts, cells, table, order, starts, scores), len(rows))
+        _share_out(partial(kernels.scoring.score_parts, cells, table, order, starts, scores), len(rows))
         for lane, each in enumerate(chosen):
             for other, (low, high) in enumerate(pairwise(bounds)):
                 part = slice(low, high)

@@ -40,6 +40,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from semicyclic.jit import jit_together
 from semicyclic.types import Array
 
 PROD, ADAHEDGE = range(2)
@@ -49,7 +50,7 @@ HUGE = 1e300
 FAINT = 1e-20
 
 
-class Bets(NamedTuple):
+class HedgeState(NamedTuple):
     """The state of a hedge over E experts in each of m blocks.
 
     share: [m, E] p^e, the probabilities of the next step.
@@ -71,14 +72,14 @@ class Bets(NamedTuple):
     clipped: Array
     refused: Array
 
-    def copy(self) -> "Bets":
-        return Bets(self.rule, *(array.copy() for array in self[1:]))
+    def copy(self) -> "HedgeState":
+        return HedgeState(self.rule, *(array.copy() for array in self[1:]))
 
 
 # ------------------------------------------------------------------- the two rules, as kernels compile them
 
 
-def prod(bets: Bets, block: int, losses: Array) -> None:
+def prod(bets: HedgeState, block: int, losses: Array) -> None:
     """Prod: q^e <- q^e (1 + nu (l^0 - l^e)) for e >= 1, kept as ln q^e; q^0 stays. p = q / sum q."""
     log_q, share, limit = bets.stake[block], bets.share[block], bets.limit[block]
     top = log_q[0]
@@ -101,7 +102,7 @@ def prod(bets: Bets, block: int, losses: Array) -> None:
         share[e] /= total
 
 
-def adahedge(bets: Bets, block: int, losses: Array) -> None:
+def adahedge(bets: HedgeState, block: int, losses: Array) -> None:
     """AdaHedge over E experts with losses l and cumulative losses L.
 
     p^e is proportional to exp(-eta L^e) with the rate eta = ln E / Delta, after
@@ -153,7 +154,7 @@ def potential(gap: float, loss: float, experts: int) -> float:
     return exp(-log(experts) / gap * loss) if gap > 0.0 else 0.0
 
 
-def learn_losses(bets: Bets, block: int, losses: Array) -> None:
+def learn_losses(bets: HedgeState, block: int, losses: Array) -> None:
     """After a step in a block: update its probabilities, given every expert's loss.
 
     A loss that is not finite is counted, so that the run can tell, but does not move the probabilities.
@@ -171,7 +172,7 @@ def learn_losses(bets: Bets, block: int, losses: Array) -> None:
         adahedge(bets, block, losses)
 
 
-def in_play(bets: Bets, block: int, toss: float, held: Array) -> None:
+def in_play(bets: HedgeState, block: int, toss: float, held: Array) -> None:
     """Fill `held` [E] with the weight of each expert in u_t: its probability, or 0 and 1 by a coin.
 
     toss: a uniform number. [0, 1) is divided into intervals of length p^1..p^N; the rest is expert 0's. A
@@ -190,7 +191,7 @@ def in_play(bets: Bets, block: int, toss: float, held: Array) -> None:
         held[e] = 1.0 if e == pick else 0.0
 
 
-def play(bets: Bets, losses: Array, shares: Array) -> None:
+def play(bets: HedgeState, losses: Array, shares: Array) -> None:
     """The probabilities before each step of a table of losses [T, E], all in block 0."""
     for t in range(len(losses)):
         for e in range(losses.shape[1]):
@@ -218,7 +219,7 @@ class AdaHedge:
     def __post_init__(self) -> None:
         _check_coin(self.coin)
 
-    def first(self, experts: int, blocks: int = 1) -> Bets:
+    def first(self, experts: int, blocks: int = 1) -> HedgeState:
         """The state before the first step."""
         return _first(ADAHEDGE, np.zeros((blocks, experts)), np.zeros(blocks), np.full(blocks, inf))
 
@@ -269,7 +270,7 @@ class Prod:
             if each is not None and (each != int(each) or each < 1):
                 raise ValueError(f"steps={self.steps!r}: a block has a whole number of steps, at least 1")
 
-    def first(self, experts: int, steps: npt.ArrayLike, *, bound: float | None = None) -> Bets:
+    def first(self, experts: int, steps: npt.ArrayLike, *, bound: float | None = None) -> HedgeState:
         """The state before the first step of blocks with `steps` steps each.
 
         bound: M, if it follows from a projection and the rule itself states none.
@@ -334,7 +335,7 @@ def _check_coin(coin: object) -> None:
         raise TypeError(f"coin={coin!r}: give a generator, such as numpy.random.default_rng(7)")
 
 
-def check_rates(bets: Bets, steps: Array) -> None:
+def check_rates(bets: HedgeState, steps: Array) -> None:
     """Raise if a block has steps but no rate, which follows from a number of steps stated beforehand."""
     if bets.rule != PROD or bets.share.shape[1] == 1:
         return
@@ -346,7 +347,7 @@ def check_rates(bets: Bets, steps: Array) -> None:
         )
 
 
-def check_factors(bets: Bets) -> None:
+def check_factors(bets: HedgeState) -> None:
     """Raise if a factor 1 + nu (l0 - l1) was zero or less, which has no logarithm; it was left out."""
     if bets.refused.any():
         block = int(bets.refused.argmax())
@@ -357,12 +358,12 @@ def check_factors(bets: Bets) -> None:
         )
 
 
-def _first(rule: int, stake: Array, rate: Array, limit: Array) -> Bets:
+def _first(rule: int, stake: Array, rate: Array, limit: Array) -> HedgeState:
     blocks, experts = stake.shape
     weight = np.exp(stake - stake.max(axis=1, keepdims=True))
     counts = [np.zeros(blocks, np.int64) for _ in range(3)]
     share = weight / weight.sum(axis=1, keepdims=True)
-    return Bets(rule, share, stake, np.zeros(blocks), rate, limit, np.zeros((blocks, experts)), *counts)
+    return HedgeState(rule, share, stake, np.zeros(blocks), rate, limit, np.zeros((blocks, experts)), *counts)
 
 
 def _losses(losses: npt.ArrayLike) -> Array:
@@ -374,38 +375,9 @@ def _losses(losses: npt.ArrayLike) -> Array:
     return table
 
 
-def _play(bets: Bets, losses: Array) -> Array:
-    from semicyclic.method.jit import jit_together
+def _play(bets: HedgeState, losses: Array) -> Array:
 
     shares = np.empty_like(losses)
     *_, compiled = jit_together(RULES)
     compiled(bets, losses, shares)
     return shares
-
-
-class Standing(NamedTuple):
-    """How the chains of a hedged run stand, by block.
-
-    share: [m, E] their probabilities. loss: [m, E] each one's own mean progressive loss.
-    clipped: [m] how many differences of losses lay beyond Prod's stated range.
-    """
-
-    share: Array
-    loss: Array
-    clipped: Array
-
-    def __str__(self) -> str:
-        names = [f"{what} {e}" for e in range(self.share.shape[1]) for what in ("share", "loss")]
-        lines = ["block" + "".join(f"{name:>10}" for name in names)]
-        for block, pairs in enumerate(np.stack([self.share, self.loss], axis=2)):
-            lines.append(f"{block:>5}" + "".join(f"{value:>10.4f}" for value in pairs.ravel()))
-        if self.clipped.any():
-            lines.append(f"{int(self.clipped.sum())} differences of losses were clipped: bound= is too small")
-        return "\n".join(lines)
-
-
-def standing(bets: Bets) -> Standing:
-    """How the chains stand after the steps so far."""
-    steps = bets.steps[:, None]
-    loss = np.divide(bets.lost, steps, out=np.full(bets.lost.shape, np.nan), where=steps > 0)
-    return Standing(bets.share.copy(), loss, bets.clipped.copy())

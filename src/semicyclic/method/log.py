@@ -1,4 +1,4 @@
-"""The records of a run, within a memory budget, and read-outs as weighted sums over them."""
+"""`Log`: the records of a run within a memory budget, and weighted sums over them."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -9,9 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from semicyclic.method import kernels
 from semicyclic.method.arrays import BY_EXPERT, Plan, Records
-from semicyclic.method.average import Mean, Picks, Table, block_lasts, block_means, merge, own_models
-from semicyclic.method.tally import Tally, first_tally, tally_on
+from semicyclic.method.average import (
+    Mean,
+    RecordTable,
+    RecordWeights,
+    block_lasts,
+    block_means,
+    merge,
+    own_models,
+)
+from semicyclic.method.loss_stats import LossStats, add_losses, no_losses
 from semicyclic.types import Array
 
 # The most entries of the table [records, active vectors, models] that holds the weights of changes: models
@@ -25,7 +34,7 @@ MOST = 512
 LANES = 8
 
 
-class Past(NamedTuple):
+class DroppedRecords(NamedTuple):
     """What is left of dropped records, by slot: mean, last iterate and weight; by block: cycle and losses.
 
     last: of hedged experts, each one's iterate times its probability by then.
@@ -40,7 +49,7 @@ class Past(NamedTuple):
     rows: Array
     order: Array
     records: int
-    tally: Tally
+    tally: LossStats
 
 
 @dataclass
@@ -56,7 +65,7 @@ class Log:
     experts: int = 1
     pages: list[Records] = field(default_factory=list)
     size: int = 0
-    past: Past | None = None
+    past: DroppedRecords | None = None
 
     @property
     def blocks(self) -> int:
@@ -83,19 +92,19 @@ class Log:
         cycle = np.concatenate([none, *(page.cycle for page in self.pages)])
         return cycle, np.concatenate([none, *(page.block for page in self.pages)])
 
-    def table(self) -> Table:
+    def table(self) -> RecordTable:
         """What read-outs choose by, for the records of all experts, those of one visit together."""
         cycle, block = self.places()
         expert = np.tile(np.arange(self.experts), len(cycle))
         slot = np.repeat(block, self.experts) + self.blocks * expert
         weight, force = self.column("weight").ravel(), self.column("force").ravel()
-        return Table(np.repeat(cycle, self.experts), slot, weight, force, expert)
+        return RecordTable(np.repeat(cycle, self.experts), slot, weight, force, expert)
 
-    def tally(self) -> Tally:
+    def tally(self) -> LossStats:
         """By block, what a certificate needs to know of all steps so far."""
-        before = first_tally(self.blocks) if self.past is None else self.past.tally
+        before = no_losses(self.blocks) if self.past is None else self.past.tally
         columns = (self.column(name) for name in ("steps", "step_loss", "most", "spread"))
-        return tally_on(before, self.places()[1], *columns)
+        return add_losses(before, self.places()[1], *columns)
 
     def losses(self) -> tuple[Array, Array]:
         """[m] the progressive losses of each block's rows summed, and the weight of these."""
@@ -105,7 +114,7 @@ class Log:
 
     # ------------------------------------------------------------------------------------------ read-outs
 
-    def combine(self, picks: Picks, models: int) -> Array:
+    def combine(self, picks: RecordWeights, models: int) -> Array:
         """[models, d+1, C] the weighted sums of records that `picks` describes."""
         _, width, outputs = self.start.shape
         changes = sum(page.changes.size for page in self.pages)
@@ -114,42 +123,40 @@ class Log:
             return self._walk(picks, models)
         return self._sweep(picks, models)
 
-    def _walk(self, picks: Picks, models: int) -> Array:
-        from semicyclic.method.readout import walk
+    def _walk(self, picks: RecordWeights, models: int) -> Array:
 
         # In single precision, sums of very many iterates would lose digits.
         kind = np.float64 if len(picks.record) > MOST * models else self.start.dtype
         out = np.zeros((models, *self.start.shape[1:]), kind)
         vectors = self.start.copy()
         for page, own in self._by_page(picks):
-            walk(self.plan, page, own, vectors, out)
+            kernels.readout.walk(self.plan, page, own, vectors, out)
         return out.astype(self.start.dtype, copy=False)
 
-    def _sweep(self, picks: Picks, models: int) -> Array:
-        from semicyclic.method.readout import TILE_BITS, look_back, sweep
+    def _sweep(self, picks: RecordWeights, models: int) -> Array:
 
         kind, (vectors, width, outputs) = self.start.dtype, self.start.shape
         records, active = len(self.places()[0]) * self.experts, self.plan.active.shape[1]
         out = np.zeros((outputs, width, _padded(models)), kind)
-        tiles = (width - 1 >> TILE_BITS) + 1
+        tiles = (width - 1 >> kernels.readout.TILE_BITS) + 1
         portion = max(WEIGHTS // max(records * active, 1) // LANES, 1) * LANES
         for low in range(0, models, portion):
             count = min(portion, out.shape[2] - low)
             own = (picks.model >= low) & (picks.model < low + count)
-            part = Picks(*(column[own] for column in picks))
+            part = RecordWeights(*(column[own] for column in picks))
             part = part._replace(model=part.model - low)
             carry = np.zeros((vectors, count))
             for page, mine in reversed(self._by_page(part)):
                 later = np.zeros((page.weight.size, active, count), kind)
                 needed = np.zeros(page.weight.size, np.bool_)
-                look_back(self.plan, page, mine, carry, later, needed)
-                job = partial(sweep, self.plan, page, mine, (later, needed), out, low)
+                kernels.readout.look_back(self.plan, page, mine, carry, later, needed)
+                job = partial(kernels.readout.sweep, self.plan, page, mine, (later, needed), out, low)
                 _in_parallel(job, tiles, page.changes.size * count)
             if self.start.any():
                 out[:, :, low : low + count] += np.einsum("vjc,vq->cjq", self.start, carry).astype(kind)
         return out.transpose(2, 1, 0)[:models]
 
-    def _by_page(self, picks: Picks) -> list[tuple[Records, tuple[Array, ...]]]:
+    def _by_page(self, picks: RecordWeights) -> list[tuple[Records, tuple[Array, ...]]]:
         """Every page, with the picks of its records as kernels take them."""
         found: list[tuple[Records, tuple[Array, ...]]] = []
         begin = 0
@@ -173,16 +180,15 @@ class Log:
 
     def fold(self, count: int) -> None:
         """Fold the oldest pages into the past: of their records each slot's mean and last iterate remain."""
-        from semicyclic.method.readout import walk
 
         old = replace(self, pages=self.pages[:count], past=None)
         table, slots = old.table(), len(self.plan.chain)
         member = own_models(slots)
         means, lasts = block_means(table, member), block_lasts(table, member)
         lasts = lasts._replace(model=lasts.model + slots)
-        both = Picks(*(np.concatenate(pair) for pair in zip(means, lasts, strict=True)))
+        both = RecordWeights(*(np.concatenate(pair) for pair in zip(means, lasts, strict=True)))
         order = np.argsort(both.record, kind="stable")
-        found = old.combine(Picks(*(column[order] for column in both)), 2 * slots)
+        found = old.combine(RecordWeights(*(column[order] for column in both)), 2 * slots)
         cycle, block = old.places()
         latest = np.full(self.blocks, np.iinfo(np.int64).min)
         np.maximum.at(latest, block, cycle)
@@ -191,11 +197,13 @@ class Log:
         loss, rows = old.losses()
         weight = np.bincount(table.slot, table.weight, slots)
         tally = replace(old, past=self.past).tally()
-        new = Past(found[:slots], found[slots:], weight, latest, loss, rows, order, len(block), tally)
+        new = DroppedRecords(
+            found[:slots], found[slots:], weight, latest, loss, rows, order, len(block), tally
+        )
         self.past = new if self.past is None else _join(self.past, new)
         start = self.start.copy()
-        for page, nothing in old._by_page(Picks(*(column[:0] for column in means))):
-            walk(self.plan, page, nothing, start, start[:0])
+        for page, nothing in old._by_page(RecordWeights(*(column[:0] for column in means))):
+            kernels.readout.walk(self.plan, page, nothing, start, start[:0])
         self.start = start
         self.pages = self.pages[count:]
         self.size = sum(page.nbytes for page in self.pages)
@@ -219,13 +227,13 @@ def _in_parallel(job: Any, tiles: int, additions: int) -> None:
         list(pool.map(job, pairwise(bounds.tolist())))
 
 
-def _join(a: Past, b: Past) -> Past:
+def _join(a: DroppedRecords, b: DroppedRecords) -> DroppedRecords:
     """Two pasts in a row: means merge by weight, the later iterate is the last."""
     slots = range(len(a.weight))
     pairs = [merge(Mean(a.mean[i], a.weight[i]), Mean(b.mean[i], b.weight[i])) for i in slots]
     later = b.order >= 0
     by_slot = np.tile(later, len(a.weight) // len(later))
-    return Past(
+    return DroppedRecords(
         np.stack([mean.value for mean in pairs]).astype(a.mean.dtype),
         np.where(by_slot[:, None, None], b.last, a.last),
         a.weight + b.weight,

@@ -1,4 +1,4 @@
-"""The model: one set of weights per block, and the schedule that chooses among them."""
+"""`Pluralistic`: one set of weights per block, and the schedule that selects among them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method.frames import Frames
+from semicyclic.method import kernels
+from semicyclic.method.delta_weights import DeltaWeights
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import AnySchedule, as_schedule
+from semicyclic.schedule.numbered import AnySchedule, as_schedule
 from semicyclic.types import Array
 
 
@@ -24,7 +25,7 @@ class Pluralistic:
     provenance: where the model comes from, a JSON value.
     """
 
-    held: Array | Frames
+    held: Array | DeltaWeights
     schedule: AnySchedule
     loss: Loss
     classes: tuple[Any, ...] = ()
@@ -33,7 +34,7 @@ class Pluralistic:
     provenance: Any = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.held, Frames):
+        if not isinstance(self.held, DeltaWeights):
             held = np.asarray(self.held)
             if held.dtype.kind not in "biuf":
                 raise ValueError(f"weights hold {held.dtype}: they must be numbers")
@@ -73,13 +74,13 @@ class Pluralistic:
     @property
     def weights(self) -> Array:
         """[m, C, d+1] all weights; of frames, a dense table made now."""
-        return self.held.table() if isinstance(self.held, Frames) else self.held
+        return self.held.table() if isinstance(self.held, DeltaWeights) else self.held
 
     def block_weights(self, block: int) -> Array:
         """[C, d+1] the weights of one block."""
         if not 0 <= block < self.blocks:
             raise ValueError(f"block {block}: the model has blocks 0 to {self.blocks - 1}")
-        return self.held.block(block) if isinstance(self.held, Frames) else np.asarray(self.held[block])
+        return self.held.block(block) if isinstance(self.held, DeltaWeights) else np.asarray(self.held[block])
 
     def score(
         self,
@@ -94,7 +95,6 @@ class Pluralistic:
         `membership`, a distribution over blocks for each row or one for all, the
         score is that of the mixture sum_i a(i) w^i, which keeps the guarantee (SPEC G2).
         """
-        from semicyclic.method.kernels import score_rows, score_some
 
         if not isinstance(rows, Rows):
             raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, when=...)")
@@ -119,13 +119,13 @@ class Pluralistic:
         kind = np.promote_types(rows.values.dtype, self.held.dtype)
         out = np.empty((len(rows), self.shape[1]), kind)
         cells = rows.indptr, rows.indices, rows.values
-        if isinstance(self.held, Frames):
+        if isinstance(self.held, DeltaWeights):
             order = np.argsort(chosen, kind="stable")
             bounds = np.searchsorted(chosen[order], np.arange(self.blocks + 1))
             for each, weights in self.held.walk(chosen):
-                score_some(cells, weights, order[bounds[each] : bounds[each + 1]], out)
+                kernels.scoring.score_some(cells, weights, order[bounds[each] : bounds[each + 1]], out)
         else:
-            score_rows(cells, self.held, chosen, out)
+            kernels.scoring.score_rows(cells, self.held, chosen, out)
         return self._finish(out)
 
     def _mixed(self, rows: Rows, membership: Array) -> Array:
@@ -146,16 +146,23 @@ class Pluralistic:
         return score if score.shape[1] > 1 else score[:, 0]
 
     def predict(self, rows: Rows, **where: Any) -> Array:
-        """The prediction for each row: a probability (of the second class, or [n, C]) or a number."""
-        return self.loss.link(self.score(rows, **where))
-
-    def classify(self, rows: Rows, **where: Any) -> Array:
-        """The class of each row; a score of exactly 0 is the first class (SPEC H3)."""
-        if not self.classes:
-            raise ValueError("this model has no classes: use predict")
+        """The class or number of each row; a score of exactly 0 is the first class. See `score`."""
         score = self.score(rows, **where)
+        if not self.classes:
+            return self.loss.link(score)
         code = (score > 0).astype(int) if score.ndim == 1 else score.argmax(axis=1)
         return np.asarray(np.asarray(self.classes)[code])
+
+    def predict_proba(self, rows: Rows, **where: Any) -> Array:
+        """[n, classes] the probability of each class, in the order of `classes`. Arguments as in `score`."""
+        if not self.classes:
+            raise ValueError("this model predicts numbers, not classes: use predict")
+        if self.loss.name == "hinge":
+            raise ValueError(
+                "loss hinge has no probabilities: use predict or score, or train with loss.logistic"
+            )
+        chance = self.loss.link(self.score(rows, **where))
+        return chance if chance.ndim == 2 else np.stack([1.0 - chance, chance], axis=1)
 
     def mixture(self, share: npt.ArrayLike) -> Array:
         """sum_i a(i) w^i, one set of weights [C, d+1] for a client with availability `share`."""

@@ -1,4 +1,4 @@
-"""From settings to a run that has learnt nothing yet: what stays the same while it learns."""
+"""From the settings of a method to an untrained run."""
 
 from math import inf, isfinite
 from typing import Any, NamedTuple, TypedDict
@@ -10,10 +10,10 @@ from semicyclic.method import step as steps
 from semicyclic.method.arrays import Plan, first_state
 from semicyclic.method.average import hedged_models, one_model
 from semicyclic.method.basis import Basis
-from semicyclic.method.hedge import AdaHedge, Bets, Prod
+from semicyclic.method.batches import Packed
+from semicyclic.method.hedge import AdaHedge, HedgeState, Prod
 from semicyclic.method.log import Log
 from semicyclic.method.loss import Loss
-from semicyclic.method.pack import Packed
 from semicyclic.method.run import Reservoir, Run
 from semicyclic.method.step import ADAGRAD, DUAL, Step
 from semicyclic.types import Array
@@ -28,12 +28,12 @@ class Settings(TypedDict, total=False):
     step_size: a number, or a rule of `step`: paper, tight, dual_averaging, adagrad.
     batch_size: rows a step, 128 unless given. A minibatch never crosses a visit.
     radius: B; project onto the ball ||w|| <= B after every step.
-    target: the share of each block in the objective, if it is not its share of the steps: gradients in
-        block i are multiplied by target_i / share_i, both among the blocks of i's own chain.
-    start: the first iterate [C, d+1], zero unless given; or one for each chain [chains, C, d+1].
+    objective_shares: the share of each block in the objective, if it is not its share of the steps. Gradients
+        in block i are multiplied by objective_shares[i] / share[i], both among the blocks of i's own chain.
+    initial_weights: the first iterate [C, d+1], zero unless given; or one for each chain [chains, C, d+1].
     classes: the labels' classes, where the rows may not hold them all.
     memory: bytes for what is kept per visit, 256 MB unless given.
-    ended: False if rows will follow by `more`: an unfilled minibatch waits for them.
+    final: False if rows will follow by `train.extend`: an unfilled minibatch waits for them.
     reservoir: a generator; keeps a random iterate per block for `Run.random`.
     """
 
@@ -41,15 +41,15 @@ class Settings(TypedDict, total=False):
     step_size: float | Step
     batch_size: int
     radius: float
-    target: npt.ArrayLike
-    start: npt.ArrayLike
+    objective_shares: npt.ArrayLike
+    initial_weights: npt.ArrayLike
     classes: tuple[Any, ...]
     memory: int
-    ended: bool
+    final: bool
     reservoir: np.random.Generator
 
 
-class Chains(NamedTuple):
+class ChainSpec(NamedTuple):
     """The chains of a run, each with its basis and step; with several, a hedge between them."""
 
     basis: tuple[Any, ...]
@@ -58,7 +58,7 @@ class Chains(NamedTuple):
     plural: bool = True
 
 
-def first_run(packed: Packed, chains: Chains, counts: Array | None, settings: Settings) -> Run:
+def first_run(packed: Packed, chains: ChainSpec, counts: Array | None, settings: Settings) -> Run:
     """A run that has learnt nothing yet. `counts` are the steps per block, if known."""
     bases, plans = [], []
     for basis, step in zip(chains.basis, chains.step, strict=True):
@@ -74,10 +74,12 @@ def first_run(packed: Packed, chains: Chains, counts: Array | None, settings: Se
     plan = plans[0] if len(plans) == 1 else _side_by_side(plans)
     shape = (len(plan.owner), packed.width + 1, packed.loss.outputs)
     vectors = np.zeros(shape, packed.layout.values.dtype)
-    if "start" in settings:
+    if "initial_weights" in settings:
         first = 0
         for held, own in zip(bases, plans, strict=True):
-            _set_start(vectors[first : first + held.vectors], held, own, np.asarray(settings["start"]))
+            _set_start(
+                vectors[first : first + held.vectors], held, own, np.asarray(settings["initial_weights"])
+            )
             first += held.vectors
     member = hedged_models(packed.blocks, len(plans)) if chains.plural else one_model(packed.blocks)
     reservoir = None
@@ -126,7 +128,7 @@ def _side_by_side(plans: list[Plan]) -> Plan:
     )
 
 
-def _first_bets(packed: Packed, plan: Plan, chains: Chains, counts: Array | None) -> Bets:
+def _first_bets(packed: Packed, plan: Plan, chains: ChainSpec, counts: Array | None) -> HedgeState:
     hedge, experts = chains.hedge, len(chains.basis)
     if not isinstance(hedge, Prod):
         assert hedge is not None
@@ -175,10 +177,10 @@ def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settin
         raise ValueError(f"radius={radius!r}: the ball to project onto must have a positive radius")
     if step.rule == ADAGRAD and isfinite(radius):
         raise ValueError("adaptive steps are projected onto a box, not a ball: use step.adagrad(box=...)")
-    if step.rule == DUAL and "start" in settings:
-        raise ValueError("dual averaging starts from zero: leave out start=")
+    if step.rule == DUAL and "initial_weights" in settings:
+        raise ValueError("dual averaging starts from zero: leave out initial_weights=")
     emphasis = np.ones(packed.blocks)
-    if "target" in settings:
+    if "objective_shares" in settings:
         emphasis = _emphasis(basis, packed.blocks, counts, settings)
     totals: list[float | None] = [None] * basis.chains
     if counts is not None:
@@ -206,10 +208,10 @@ def _emphasis(basis: Basis, blocks: int, counts: Array | None, settings: Setting
     A chain that has one block to itself has nothing to weigh: its c is 1.
     """
     if counts is None:
-        raise ValueError("target= needs to know the blocks' shares, which a stream does not tell")
-    target = np.asarray(settings["target"], dtype=np.float64)
+        raise ValueError("objective_shares= needs to know the blocks' shares, which a stream does not tell")
+    target = np.asarray(settings["objective_shares"], dtype=np.float64)
     if target.shape != (blocks,) or (target < 0).any() or not np.isclose(target.sum(), 1.0):
-        raise ValueError(f"target must be {blocks} shares that sum to 1, one for each block")
+        raise ValueError(f"objective_shares must be {blocks} shares that sum to 1, one for each block")
     unseen = np.flatnonzero((target > 0) & (counts == 0))
     if len(unseen):
         raise ValueError(f"block {unseen[0]} is never visited: its target share must be 0")
@@ -229,7 +231,9 @@ def _set_start(vectors: Array, basis: Basis, plan: Plan, start: Array) -> None:
     if start.shape == (width,) and outputs == 1:
         start = start[None]
     if start.shape not in ((outputs, width), (basis.chains, outputs, width)):
-        raise ValueError(f"start has shape {start.shape}: it must be [{outputs}, {width}], intercept last")
+        raise ValueError(
+            f"initial_weights has shape {start.shape}: it must be [{outputs}, {width}], intercept last"
+        )
     start = np.broadcast_to(start, (basis.chains, outputs, width))
     if plan.intercept == 0 and start[..., -1].any():
         raise ValueError("start has an intercept, the rows have none")
@@ -237,7 +241,7 @@ def _set_start(vectors: Array, basis: Basis, plan: Plan, start: Array) -> None:
         raise ValueError("start lies outside the ball or box to be projected onto")
     first = np.unique(basis.active[:, 0])
     if not (basis.coefficient[:, 0] == 1.0).all():
-        raise ValueError("start= needs a basis whose first vector has coefficient 1 in every block")
+        raise ValueError("initial_weights= needs a basis whose first vector has coefficient 1 in every block")
     owner = basis.owner()
     for vector in first:
         vectors[vector] = start[owner[vector]].T

@@ -1,4 +1,4 @@
-"""Rows: features, labels, and when or in which block they arrived; checked once, at the door."""
+"""`Rows`: checked features and labels, with the time or block of each row."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from semicyclic.method.moments import instants
-from semicyclic.method.schedule import AnySchedule, Located, Schedule, as_schedule
+from semicyclic.method import kernels
+from semicyclic.schedule.numbered import AnySchedule, as_schedule
+from semicyclic.schedule.schedule import Located, Schedule
+from semicyclic.schedule.timestamps import instants
 from semicyclic.types import Array
 
 # Below this many values NumPy checks sooner than Numba loads.
@@ -109,14 +111,14 @@ class Rows:
                 cells = np.arange(part.indptr[-1]) + shift
             part.indices, part.values = self.indices[cells], self.values[cells]
         else:
-            from semicyclic.method.layout import begin_rows, copy_rows
-
             part.indptr = np.empty(len(chosen) + 1, np.int64)
-            begin_rows(self.indptr, chosen, part.indptr)
+            kernels.batching.begin_rows(self.indptr, chosen, part.indptr)
             size = int(part.indptr[-1])
             part.indices, part.values = np.empty(size, self.indices.dtype), np.empty(size, self.values.dtype)
             copied = part.indptr, part.indices, part.values
-            copy_rows(self.indptr, self.indices, self.values, chosen, copied, (0, len(chosen)))
+            kernels.batching.copy_rows(
+                self.indptr, self.indices, self.values, chosen, copied, (0, len(chosen))
+            )
         for name in ("labels", "weight", "when", "block", "cycle"):
             column = getattr(self, name)
             setattr(part, name, None if column is None else column[chosen])
@@ -218,9 +220,7 @@ def _features(X: Any, kind: np.dtype[Any]) -> tuple[Array, Array, Array, int]:
 
 def _check(indptr: Array, indices: Array, values: Array, width: int) -> None:
     if len(values) >= MANY:
-        from semicyclic.method import layout
-
-        inside, finite = layout.faults(indices, values, width)
+        inside, finite = kernels.batching.faults(indices, values, width)
     else:
         inside = len(indices) == 0 or bool(indices.min() >= 0 and indices.max() < width)
         finite = bool(np.isfinite(values).all())

@@ -1,4 +1,4 @@
-"""A run and its read-outs: many models of one pass over the data (SPEC C, G, K5)."""
+"""`Run`: one pass over the data, and its read-outs."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,14 +9,24 @@ import numpy as np
 import numpy.typing as npt
 
 from semicyclic.method import average
-from semicyclic.method.arrays import State
-from semicyclic.method.average import Mean, Member, Picks, Table, merge, one_model, own_models, shared
-from semicyclic.method.hedge import AdaHedge, Bets, Prod, Standing, standing
+from semicyclic.method.arrays import ChainState
+from semicyclic.method.average import (
+    Mean,
+    Membership,
+    RecordTable,
+    RecordWeights,
+    merge,
+    one_model,
+    own_models,
+    shared,
+)
+from semicyclic.method.hedge import AdaHedge, HedgeState, Prod
 from semicyclic.method.log import Log
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import AnySchedule, Schedule, as_schedule
+from semicyclic.schedule.numbered import AnySchedule, as_schedule
+from semicyclic.schedule.schedule import Schedule
 from semicyclic.types import Array
 
 
@@ -32,13 +42,41 @@ class Reservoir:
     seen: Array
 
 
-class Progress(NamedTuple):
+class VisitLosses(NamedTuple):
     """Visits in order: cycle, block, the mean progressive loss of their rows, and these' weight."""
 
     cycle: Array
     block: Array
     loss: Array
     rows: Array
+
+
+class HedgeSummary(NamedTuple):
+    """How the chains of a hedged run stand, by block.
+
+    share: [m, E] their probabilities. loss: [m, E] each one's own mean progressive loss.
+    clipped: [m] how many differences of losses lay beyond Prod's stated range.
+    """
+
+    share: Array
+    loss: Array
+    clipped: Array
+
+    def __str__(self) -> str:
+        names = [f"{what} {e}" for e in range(self.share.shape[1]) for what in ("share", "loss")]
+        lines = ["block" + "".join(f"{name:>10}" for name in names)]
+        for block, pairs in enumerate(np.stack([self.share, self.loss], axis=2)):
+            lines.append(f"{block:>5}" + "".join(f"{value:>10.4f}" for value in pairs.ravel()))
+        if self.clipped.any():
+            lines.append(f"{int(self.clipped.sum())} differences of losses were clipped: bound= is too small")
+        return "\n".join(lines)
+
+
+def summarize_hedge(bets: HedgeState) -> HedgeSummary:
+    """How the chains stand after the steps so far."""
+    steps = bets.steps[:, None]
+    loss = np.divide(bets.lost, steps, out=np.full(bets.lost.shape, np.nan), where=steps > 0)
+    return HedgeSummary(bets.share.copy(), loss, bets.clipped.copy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +93,12 @@ class Run:
     """
 
     log: Log
-    state: State
+    state: ChainState
     schedule: AnySchedule
     loss: Loss
     classes: tuple[Any, ...]
     batch_size: int
-    member: Member
+    member: Membership
     single: bool = True
     is_view: bool = False
     # Whether any rows had weights.
@@ -70,7 +108,7 @@ class Run:
     reservoir: Reservoir | None = None
     pending: Rows | None = None
     hedge: AdaHedge | Prod | None = None
-    bets: Bets | None = None
+    bets: HedgeState | None = None
     # How the rows' features were made, where a file tells; it goes on to the models.
     features: Any = None
 
@@ -172,7 +210,9 @@ class Run:
                 f"groups must give each of {self.blocks} blocks a number from 0 to {held.blocks - 1}"
             )
         slots = np.arange(self._slots)
-        return self._seen_as(Member(slots, group[self.member.model], np.ones(len(slots)), held.blocks), held)
+        return self._seen_as(
+            Membership(slots, group[self.member.model], np.ones(len(slots)), held.blocks), held
+        )
 
     def soft(self, membership: npt.ArrayLike, schedule: AnySchedule | int) -> "Run":
         """The same run, each block belonging to several models by shares (SPEC G3).
@@ -189,7 +229,7 @@ class Run:
             raise ValueError(f"membership must be distributions [{self.blocks}, {held.blocks}]")
         return self._seen_as(shared(share), held)
 
-    def _seen_as(self, member: Member, schedule: AnySchedule) -> "Run":
+    def _seen_as(self, member: Membership, schedule: AnySchedule) -> "Run":
         if not self.single:
             raise ValueError("only the single chain can be cut anew: other chains need a run of their own")
         if self.member.models != self._slots:
@@ -219,7 +259,7 @@ class Run:
             # Experts share the rows of a block: those of the first stand for all.
             first = self.member.slot < len(loss)
             slot, model, share = (column[first] for column in self.member[:3])
-            member = Member(slot, model, share, self.blocks)
+            member = Membership(slot, model, share, self.blocks)
         else:
             # A consensus run has one model, but its loss still differs from block to block.
             member = own_models(len(loss))
@@ -231,13 +271,13 @@ class Run:
         loss, rows = self.loss_sums()
         return float(loss.sum() / rows.sum())
 
-    def standing(self) -> Standing:
+    def hedge_summary(self) -> HedgeSummary:
         """Of a hedged run: each chain's probability and own progressive loss, by block."""
         if self.bets is None:
-            raise ValueError("only a hedged run has a standing: train with train.hedged")
-        return standing(self.bets)
+            raise ValueError("only a hedged run has a hedge: train with train.hedged")
+        return summarize_hedge(self.bets)
 
-    def progressive_visits(self) -> Progress:
+    def progressive_visits(self) -> VisitLosses:
         """The mean loss of each visit's rows, each scored before it was learnt from, in order.
 
         Of the visits kept: cycles dropped to save memory (`memory=`) count by block only.
@@ -249,7 +289,7 @@ class Run:
         loss, rows = (np.bincount(number, self.log.column(name)) for name in ("loss", "rows"))
         cycle, block = place[:, begins]
         mean = np.divide(loss, rows, out=np.full(len(loss), np.nan), where=rows > 0)
-        return Progress(cycle, block, mean, rows)
+        return VisitLosses(cycle, block, mean, rows)
 
     def loss_sums(self) -> tuple[Array, Array]:
         """[m] the progressive losses of the rows in each of the run's own blocks, and the weight of these."""
@@ -257,7 +297,7 @@ class Run:
 
     # ------------------------------------------------------------------------- inside
 
-    def _kept(self, through: int | None) -> Table:
+    def _kept(self, through: int | None) -> RecordTable:
         """The records kept; those after cycle `through` keep their place, marked as unused."""
         table = self.log.table()
         if through is None:
@@ -268,7 +308,10 @@ class Run:
         return table._replace(weight=np.where(table.cycle <= through, table.weight, -1.0))
 
     def _read(
-        self, choose: Callable[[Table, Member], Picks], member: Member, through: int | None
+        self,
+        choose: Callable[[RecordTable, Membership], RecordWeights],
+        member: Membership,
+        through: int | None,
     ) -> tuple[Array, Array]:
         """[models, d+1, C] a read-out of the records kept, and which models have any."""
         picks = choose(self._kept(through), member)
@@ -276,7 +319,7 @@ class Run:
         seen[picks.model] = True
         return self.log.combine(picks, member.models), seen
 
-    def _means(self, member: Member, through: int | None) -> tuple[Array, Array]:
+    def _means(self, member: Membership, through: int | None) -> tuple[Array, Array]:
         """Each model's mean over the records kept and the past, and which models have any."""
         values, seen = self._read(average.block_means, member, through)
         past = self.log.past
@@ -346,7 +389,7 @@ class Run:
         return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback, *about)
 
 
-def _merged(first: list[Mean], mean: Array, weight: Array, member: Member) -> tuple[Array, Array]:
+def _merged(first: list[Mean], mean: Array, weight: Array, member: Membership) -> tuple[Array, Array]:
     """Means by block merged into each model's first; which models have any."""
     total = list(first)
     for slot, model, share in zip(member.slot, member.model, member.share, strict=True):

@@ -1,4 +1,4 @@
-"""Training: one pass over the rows, from which every read-out follows.
+"""Training methods: one pass over the rows, from which every read-out follows.
 
 consensus      one chain, one model                                  (Section 2)
 separate       a chain for each block                                (Section 4)
@@ -15,23 +15,23 @@ from typing import Any, Unpack, cast
 import numpy as np
 
 from semicyclic.method import basis as bases
+from semicyclic.method.batches import Packed, pack
 from semicyclic.method.hedge import AdaHedge, Prod
-from semicyclic.method.learn import Diverged, copied, go_on, learn
 from semicyclic.method.loss import logistic
-from semicyclic.method.pack import Packed, pack
-from semicyclic.method.plan import Chains, Settings, first_run
+from semicyclic.method.plan import ChainSpec, Settings, first_run
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.schedule import AnySchedule
+from semicyclic.method.training_loop import Diverged, copied, go_on, learn
+from semicyclic.schedule.numbered import AnySchedule
 
 __all__ = [
     "Diverged",
     "Settings",
     "chain",
     "consensus",
-    "ended",
+    "extend",
+    "finish",
     "hedged",
-    "more",
     "pluralistic",
     "residual",
     "separate",
@@ -99,7 +99,7 @@ def hedged(
     if any(len(pair) != 2 for pair in pairs):
         raise ValueError("chains must be bases, or pairs (basis, step_size)")
     basis, step = zip(*pairs, strict=True)
-    return _train(rows, schedule, Chains(basis, step, hedge), settings)
+    return _train(rows, schedule, ChainSpec(basis, step, hedge), settings)
 
 
 def chain(
@@ -115,10 +115,10 @@ def chain(
     rows: `Rows` with a schedule; rows already packed by `pack`, without; or an iterable of
         `Rows`, the parts of one stream, from which minibatches are cut as from the whole.
     """
-    return _train(rows, schedule, Chains((basis,), (_step_size(settings),), plural=plural), settings)
+    return _train(rows, schedule, ChainSpec((basis,), (_step_size(settings),), plural=plural), settings)
 
 
-def _train(rows: Data, schedule: AnySchedule | int | None, chains: Chains, settings: Settings) -> Run:
+def _train(rows: Data, schedule: AnySchedule | int | None, chains: ChainSpec, settings: Settings) -> Run:
     if not isinstance(rows, Rows | Packed | Iterable) or isinstance(rows, str | bytes | np.ndarray):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
     # A setting that is None is one that was not given.
@@ -137,8 +137,8 @@ def _train(rows: Data, schedule: AnySchedule | int | None, chains: Chains, setti
     if schedule is None:
         raise ValueError("give a schedule, such as Schedule.daily(6, zone='Europe/Paris')")
     batch_size = settings.get("batch_size", 128)
-    ended = settings.get("ended", True)
-    if isinstance(rows, Rows) and not ended:
+    final = settings.get("final", True)
+    if isinstance(rows, Rows) and not final:
         rows = [rows]
     if isinstance(rows, Rows):
         packed = _pack(rows, schedule, settings)
@@ -155,30 +155,30 @@ def _train(rows: Data, schedule: AnySchedule | int | None, chains: Chains, setti
         if started is None:
             empty = _pack(part, schedule, settings)
             started = replace(first_run(empty, chains, None, settings), features=part.features)
-        started = go_on(started, part, batch_size=batch_size, ended=False)
+        started = go_on(started, part, batch_size=batch_size, final=False)
     if started is None:
         raise ValueError("the stream has no parts")
-    if not ended:
+    if not final:
         return started
-    return go_on(started, None, batch_size=batch_size, ended=True)
+    return go_on(started, None, batch_size=batch_size, final=True)
 
 
-def more(run: Run, rows: Rows, *, ended: bool = True) -> Run:
+def extend(run: Run, rows: Rows, *, final: bool = True) -> Run:
     """Go on with a run, which stays as it was: a new run that has learnt from these rows too.
 
-    ended: whether the rows end here. If not, an unfilled minibatch waits for the next rows, and
-        the runs are as if all rows had come at once. So start with `ended=False` as well.
+    final: whether no rows will follow. If some will, an unfilled minibatch waits for the next rows, and
+        the runs are as if all rows had come at once. So start with `final=False` as well.
     """
     if run.is_view:
         raise ValueError("this is a coarser or soft view of a run: go on with the run itself")
     if not isinstance(rows, Rows):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
-    return go_on(_apart(run), rows, batch_size=run.batch_size, ended=ended)
+    return go_on(_apart(run), rows, batch_size=run.batch_size, final=final)
 
 
-def ended(run: Run) -> Run:
+def finish(run: Run) -> Run:
     """The run when no rows will follow: it has learnt from the unfilled minibatch too."""
-    return go_on(_apart(run), None, batch_size=run.batch_size, ended=True)
+    return go_on(_apart(run), None, batch_size=run.batch_size, final=True)
 
 
 def _apart(run: Run) -> Run:

@@ -1,0 +1,12 @@
+"""Files that survive a crash: atomic writes, model files, checkpoints."""
+
+from typing import TYPE_CHECKING
+
+from semicyclic.lazy import lazy_submodules
+
+if TYPE_CHECKING:
+    from semicyclic.store import atomic as atomic
+    from semicyclic.store import checkpoint as checkpoint
+    from semicyclic.store import model_file as model_file
+else:
+    __getattr__ = lazy_submodules(__name__)

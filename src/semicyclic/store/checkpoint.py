@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run is made of, in one safetensors file. Loading never runs code."""
+"""Checkpoints of a run, in one safetensors file."""
 
 import hashlib
 import json
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from semicyclic.method.arrays import Records, State
-from semicyclic.method.hedge import Bets
-from semicyclic.method.log import Past
+from semicyclic.method.arrays import ChainState, Records
+from semicyclic.method.hedge import HedgeState
+from semicyclic.method.log import DroppedRecords
+from semicyclic.method.loss_stats import LossStats
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.tally import Tally
-from semicyclic.store.modelfile import Unreadable
-from semicyclic.store.safely import put
+from semicyclic.store.atomic import put
+from semicyclic.store.model_file import Unreadable
 from semicyclic.types import Array
 
 Arrays = dict[str, Array]
@@ -113,15 +113,17 @@ def _restored_pages(arrays: Arrays) -> Iterator[Records]:
 def restored(run: Run, arrays: Arrays) -> Run:
     """A run as it was kept, made from one that has learnt nothing but is told the same."""
     log = replace(run.log, start=_like(arrays["start"], run.log.start), past=None)
-    state = State(*(_like(arrays[f"state.{name}"], getattr(run.state, name)) for name in State._fields))
+    state = ChainState(
+        *(_like(arrays[f"state.{name}"], getattr(run.state, name)) for name in ChainState._fields)
+    )
     bets = run.bets
     if bets is not None:
-        names = Bets._fields[1:]
-        bets = Bets(bets.rule, *(_like(arrays[f"bets.{name}"], getattr(bets, name)) for name in names))
+        names = HedgeState._fields[1:]
+        bets = HedgeState(bets.rule, *(_like(arrays[f"bets.{name}"], getattr(bets, name)) for name in names))
     if "past.records" in arrays:
-        tally = Tally(*(arrays[f"past.tally.{name}"].copy() for name in Tally._fields))
+        tally = LossStats(*(arrays[f"past.tally.{name}"].copy() for name in LossStats._fields))
         held = {name: arrays[f"past.{name}"].copy() for name in PAST}
-        log.past = Past(**held, records=int(arrays["past.records"][0]), tally=tally)
+        log.past = DroppedRecords(**held, records=int(arrays["past.records"][0]), tally=tally)
     log.pages = list(_restored_pages(arrays))
     log.size = sum(page.nbytes for page in log.pages)
     pending = None

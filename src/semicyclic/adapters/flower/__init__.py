@@ -1,8 +1,8 @@
-"""For Flower: `Pluralistic`, a strategy that wraps any other and keeps a model for every block.
+"""For Flower: `PluralisticStrategy`, a strategy that wraps any other and keeps a model for every block.
 
-strategy = Pluralistic(FedAvg(), Schedule.daily(6))
+strategy = PluralisticStrategy(FedAvg(), Schedule.daily(6))
 strategy.start(grid, arrays, num_rounds=100)
-strategy.models().save("models.safetensors")
+strategy.mean().save("models.safetensors")
 """
 
 import os
@@ -20,14 +20,14 @@ except ImportError:
     ) from None
 
 from semicyclic.adapters.flower.averages import Storage
+from semicyclic.adapters.flower.block_models import BlockModels
 from semicyclic.adapters.flower.chains import Chains
+from semicyclic.adapters.flower.client_selection import Selection
 from semicyclic.adapters.flower.clock import BlockClock, FastClock, RoundClock, WallClock
-from semicyclic.adapters.flower.grid import InProcess
-from semicyclic.adapters.flower.models import BlockModels
+from semicyclic.adapters.flower.clocked_strategy import ClockedStrategy
+from semicyclic.adapters.flower.in_process_grid import InProcessGrid
 from semicyclic.adapters.flower.rounds import BlockResult
-from semicyclic.adapters.flower.selection import Selection
-from semicyclic.adapters.flower.strategy import Pluralistic
-from semicyclic.adapters.flower.timed import Timed
+from semicyclic.adapters.flower.strategy import PluralisticStrategy
 
 __all__ = [
     "BlockClock",
@@ -35,11 +35,11 @@ __all__ = [
     "BlockResult",
     "Chains",
     "FastClock",
-    "InProcess",
-    "Pluralistic",
+    "InProcessGrid",
+    "PluralisticStrategy",
     "RoundClock",
     "Selection",
     "Storage",
-    "Timed",
+    "ClockedStrategy",
     "WallClock",
 ]

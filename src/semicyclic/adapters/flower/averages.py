@@ -1,4 +1,4 @@
-"""The averages of a sequence of models, per block: `average.py` of the method, for named arrays of any size.
+"""Means of a sequence of models per block: `method/average.py` for named arrays of any size.
 
 A round is a step: w_t is the global model that the round began with, before its update. Only the visit that
 is open is touched in a round; when another one begins it is merged into its block's mean, so that the cost
@@ -21,7 +21,7 @@ from semicyclic.types import Array
 Named = Mapping[str, Array]
 
 
-class Layout(NamedTuple):
+class ArraySpec(NamedTuple):
     """The names, shapes and types that all models of a run share."""
 
     names: tuple[str, ...]
@@ -29,7 +29,7 @@ class Layout(NamedTuple):
     dtypes: tuple[np.dtype[Any], ...]
 
     @staticmethod
-    def of(arrays: Named) -> "Layout":
+    def of(arrays: Named) -> "ArraySpec":
         """The layout of some arrays; all must be numbers."""
         if not arrays:
             raise ValueError("there are no arrays: a model has at least one")
@@ -40,7 +40,7 @@ class Layout(NamedTuple):
             *((name, value.shape, value.dtype.newbyteorder("=")) for name, value in arrays.items()),
             strict=True,
         )
-        return Layout(names, shapes, dtypes)
+        return ArraySpec(names, shapes, dtypes)
 
     def cast(self, values: Iterable[Array]) -> dict[str, Array]:
         """Means as a model has them: of the model's own types, whole numbers rounded; not parts of a file."""
@@ -48,13 +48,13 @@ class Layout(NamedTuple):
         whole = ((name, dtype, np.array(value) if _mapped(value) else value) for name, dtype, value in pairs)
         return {name: as_type(value, dtype) for name, dtype, value in whole}
 
-    def only(self, names: Iterable[str]) -> "Layout":
+    def only(self, names: Iterable[str]) -> "ArraySpec":
         """The layout of some of the arrays, in the same order."""
         wanted = set(names)
         columns = [each for each in zip(*self, strict=True) if each[0] in wanted]
         if not columns:
-            return Layout((), (), ())
-        return Layout(*(tuple(column) for column in zip(*columns, strict=True)))
+            return ArraySpec((), (), ())
+        return ArraySpec(*(tuple(column) for column in zip(*columns, strict=True)))
 
     def zeros(self) -> list[Array]:
         """Where a mean begins."""
@@ -78,18 +78,18 @@ def as_type(value: Array, dtype: np.dtype[Any]) -> Array:
         return value.astype(dtype)
 
 
-class Mean(NamedTuple):
+class ModelMean(NamedTuple):
     """The mean of some models, array by array, and how many rounds it stands for."""
 
     values: list[Array]
     weight: float
 
 
-class Part(NamedTuple):
+class CycleMean(NamedTuple):
     """A cycle's mean of one block, and the number of the slot it is kept in."""
 
     cycle: int
-    mean: Mean
+    mean: ModelMean
     slot: int
 
 
@@ -111,7 +111,7 @@ class Storage:
         if self.folder is not None and not Path(self.folder).is_dir():
             raise ValueError(f"folder={self.folder!r}: there is no such folder")
 
-    def dtypes(self, layout: Layout) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]]]:
+    def dtypes(self, layout: ArraySpec) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]]]:
         """In what types the means of arrays are kept: over all rounds, and of recent cycles."""
         whole = [np.dtype(np.float64 if dtype.itemsize > 4 else np.float32) for dtype in layout.dtypes]
         if self.precision == "full":
@@ -120,14 +120,14 @@ class Storage:
         return whole, [np.dtype(np.float16) if dtype.kind == "f" else full for dtype, full in pairs]
 
 
-class Slots:
+class DiskSlots:
     """Room for the means of `blocks` blocks in one unnamed file that is mapped into memory.
 
     Slot 0 of a block is for the mean of all rounds, the others are for those of recent cycles.
     """
 
     def __init__(
-        self, layout: Layout, dtypes: Sequence[Sequence[np.dtype[Any]]], blocks: int, folder: Any
+        self, layout: ArraySpec, dtypes: Sequence[Sequence[np.dtype[Any]]], blocks: int, folder: Any
     ) -> None:
         self.layout, self.dtypes = layout, dtypes
         self.starts: list[list[int]] = []
@@ -152,23 +152,25 @@ class Slots:
         return found
 
 
-class Averages:
+class BlockAverages:
     """Means of one sequence of models: of each block, and of its last `tail` cycles.
 
     Block means are kept as `storage` says, and added to once a visit; the open visit's is in double
     precision. That is (1 + tail) models for each block.
     """
 
-    def __init__(self, layout: Layout, blocks: int, tail: int, storage: Storage | None = None) -> None:
+    def __init__(self, layout: ArraySpec, blocks: int, tail: int, storage: Storage | None = None) -> None:
         self.layout, self.tail = layout, tail
         storage = Storage() if storage is None else storage
         whole, recent = storage.dtypes(layout)
         self.dtypes = [whole, *([recent] * tail)]
-        self.slots = None if storage.folder is None else Slots(layout, self.dtypes, blocks, storage.folder)
-        self.total: list[Mean | None] = [None] * blocks
-        self.recent: list[list[Part]] = [[] for _ in range(blocks)]
+        self.slots = (
+            None if storage.folder is None else DiskSlots(layout, self.dtypes, blocks, storage.folder)
+        )
+        self.total: list[ModelMean | None] = [None] * blocks
+        self.recent: list[list[CycleMean]] = [[] for _ in range(blocks)]
         self.place: tuple[int, int] | None = None
-        self.open = Mean([], 0.0)
+        self.open = ModelMean([], 0.0)
 
     def visit(self, place: tuple[int, int]) -> int | None:
         """Go on at a (cycle, block); the block whose mean has changed because another visit ended, if any."""
@@ -181,12 +183,12 @@ class Averages:
     def record(self, models: Iterable[tuple[float, Named]]) -> None:
         """A step: the model in force, as a mixture of `models` with shares that sum to 1."""
         if not self.open.weight:
-            self.open = Mean(self.layout.zeros(), 0.0)
+            self.open = ModelMean(self.layout.zeros(), 0.0)
         weight = self.open.weight + 1.0
         mixture = [(share, model) for share, model in models if share > 0]
         for name, mean in zip(self.layout.names, self.open.values, strict=True):
             _towards(mean, [(share, model[name]) for share, model in mixture], 1.0 / weight)
-        self.open = Mean(self.open.values, weight)
+        self.open = ModelMean(self.open.values, weight)
 
     def _close(self) -> int | None:
         """Merge the open visit into its block's means."""
@@ -203,26 +205,26 @@ class Averages:
                 # The slots go round: a new cycle takes that of the oldest.
                 slot = 1 + len(parts) if len(parts) < self.tail else parts[0].slot
                 whole = self.open
-            self.recent[block] = [*parts, Part(cycle, self.keep(block, slot, whole), slot)][-self.tail :]
-        self.place, self.open = None, Mean([], 0.0)
+            self.recent[block] = [*parts, CycleMean(cycle, self.keep(block, slot, whole), slot)][-self.tail :]
+        self.place, self.open = None, ModelMean([], 0.0)
         return block
 
-    def keep(self, block: int, slot: int, mean: Mean) -> Mean:
+    def keep(self, block: int, slot: int, mean: ModelMean) -> ModelMean:
         """A mean as it is kept between visits."""
         if self.slots is not None:
-            return Mean(self.slots.put(block, slot, mean.values), mean.weight)
+            return ModelMean(self.slots.put(block, slot, mean.values), mean.weight)
         pairs = zip(mean.values, self.dtypes[slot], strict=True)
-        return Mean([_narrowed(value, dtype) for value, dtype in pairs], mean.weight)
+        return ModelMean([_narrowed(value, dtype) for value, dtype in pairs], mean.weight)
 
-    def means(self) -> list[Mean | None]:
+    def means(self) -> list[ModelMean | None]:
         """The mean of each block over all its steps; None where there were none."""
         return [self.mean(block) for block in range(len(self.total))]
 
-    def mean(self, block: int) -> Mean | None:
+    def mean(self, block: int) -> ModelMean | None:
         """The mean of one block."""
         return merged(self.total[block], self._open_in(block))
 
-    def tails(self, cycles: int) -> list[Mean | None]:
+    def tails(self, cycles: int) -> list[ModelMean | None]:
         """The mean of each block over its own last `cycles` cycles."""
         if not 1 <= cycles <= self.tail:
             raise ValueError(
@@ -231,24 +233,24 @@ class Averages:
             )
         return [self.tail_mean(block, cycles) for block in range(len(self.recent))]
 
-    def tail_mean(self, block: int, cycles: int) -> Mean | None:
+    def tail_mean(self, block: int, cycles: int) -> ModelMean | None:
         """The mean of one block over its own last `cycles` cycles."""
         opened = self._open_in(block)
         by_cycle = [(part.cycle, part.mean) for part in self.recent[block]]
         if opened is not None and self.place is not None:
             by_cycle.append((self.place[0], opened))
         last = sorted({cycle for cycle, _ in by_cycle})[-cycles:]
-        whole: Mean | None = None
+        whole: ModelMean | None = None
         for cycle, mean in by_cycle:
             if cycle in last:
                 whole = merged(whole, mean)
         return whole
 
-    def _open_in(self, block: int) -> Mean | None:
+    def _open_in(self, block: int) -> ModelMean | None:
         """The open visit's mean, if it is one of this block; a copy, as the visit goes on."""
         if self.place is None or self.place[1] != block or not self.open.weight:
             return None
-        return Mean([value.copy() for value in self.open.values], self.open.weight)
+        return ModelMean([value.copy() for value in self.open.values], self.open.weight)
 
 
 def _narrowed(value: Array, dtype: np.dtype[Any]) -> Array:
@@ -259,12 +261,12 @@ def _narrowed(value: Array, dtype: np.dtype[Any]) -> Array:
     return value.astype(dtype)
 
 
-def merged(a: Mean | None, b: Mean | None) -> Mean | None:
+def merged(a: ModelMean | None, b: ModelMean | None) -> ModelMean | None:
     """Mean over two disjoint sets of steps, either of which may be empty."""
     return a if b is None else _merge(a, b)
 
 
-def _merge(a: Mean | None, b: Mean) -> Mean:
+def _merge(a: ModelMean | None, b: ModelMean) -> ModelMean:
     if a is None:
         return b
     pairs = zip(a.values, b.values, strict=True)
@@ -272,7 +274,7 @@ def _merge(a: Mean | None, b: Mean) -> Mean:
         average.merge(average.Mean(x, a.weight), average.Mean(np.asarray(y, np.float64), b.weight))
         for x, y in pairs
     ]
-    return Mean([each.value for each in merges], a.weight + b.weight)
+    return ModelMean([each.value for each in merges], a.weight + b.weight)
 
 
 # So many numbers at a time: they stay in the cache between the operations on them.

@@ -1,4 +1,4 @@
-"""Which chains a federated run has, and what a chain's model is."""
+"""`Chains`: which chains a federated run has, and `ChainModel`, the current model of one."""
 
 from collections.abc import Mapping
 from enum import Enum
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from flwr.app import ArrayRecord
 
-from semicyclic.adapters.flower.coding import decode
+from semicyclic.adapters.flower.serialization import decode
 from semicyclic.types import Array
 
 # The chain that all blocks share; a block's own chain is called by its number.
@@ -43,12 +43,12 @@ class Chains(Enum):
         return kinds.get(self, ("shared", "own", "hedged"))
 
 
-class Model(NamedTuple):
+class ChainModel(NamedTuple):
     """A chain's model as it is sent, and its arrays, which share the same bytes."""
 
     record: ArrayRecord
     values: Mapping[str, Array]
 
     @staticmethod
-    def of(arrays: ArrayRecord) -> "Model":
-        return Model(arrays, {name: decode(array) for name, array in arrays.items()})
+    def of(arrays: ArrayRecord) -> "ChainModel":
+        return ChainModel(arrays, {name: decode(array) for name, array in arrays.items()})

@@ -1,4 +1,4 @@
-"""What time a round has: the real one, a fixed span a round, or a day in a minute.
+"""Clocks: real time, a fixed time step per round, rounds per block, or accelerated time.
 
 A clock is asked once at the beginning of a round, in microseconds since 1970 UTC, and remembers its answer:
 whatever simulates devices reads `instant` and lives in the same moment as the server.
@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from semicyclic.method.schedule import Schedule
-from semicyclic.method.zone import from_wall
+from semicyclic.schedule.schedule import Schedule
+from semicyclic.schedule.timezones import from_wall
 
 MICROSECONDS = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""The rounds of a run, one after the other: what Flower's loop does, that can be stopped and go on."""
+"""The round loop: Flower's loop, made resumable."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result
 
-from semicyclic.adapters.flower.chains import Chains, Model
-from semicyclic.adapters.flower.memory import carries_state, classes, unkept
-from semicyclic.adapters.flower.models import BlockModels
-from semicyclic.adapters.flower.selection import gather, is_simulated, rest
+from semicyclic.adapters.flower.block_models import BlockModels
+from semicyclic.adapters.flower.chains import ChainModel, Chains
+from semicyclic.adapters.flower.client_selection import gather, is_simulated, rest
+from semicyclic.adapters.flower.strategy_state import carries_state, classes, unkept
 
 if TYPE_CHECKING:
-    from semicyclic.adapters.flower.keeping import Keeper
-    from semicyclic.adapters.flower.strategy import Pluralistic
+    from semicyclic.adapters.flower.checkpoint import CheckpointDir
+    from semicyclic.adapters.flower.strategy import PluralisticStrategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 EvaluateModels = Callable[[int, BlockModels], MetricRecord | None]
@@ -64,7 +64,7 @@ class Round:
     note: str = ""
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     losses: dict[str, float] = field(default_factory=dict)
-    in_force: dict[str, Model] = field(default_factory=dict, repr=False)
+    in_force: dict[str, ChainModel] = field(default_factory=dict, repr=False)
     began: bool = False
     closed: list[tuple[str, int]] = field(default_factory=list, repr=False)
 
@@ -140,7 +140,7 @@ def _means(rows: list[dict[str, Any]]) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in found.items()}
 
 
-class Hooks(NamedTuple):
+class LoopOptions(NamedTuple):
     """What a loop is told beside its rounds."""
 
     train_config: ConfigRecord | None
@@ -152,16 +152,16 @@ class Hooks(NamedTuple):
 
 
 def run_rounds(
-    strategy: "Pluralistic",
+    strategy: "PluralisticStrategy",
     grid: Grid,
     initial: ArrayRecord,
     rounds: int,
     timeout: float,
-    hooks: Hooks,
+    hooks: LoopOptions,
     checkpoint: str | PathLike[str] | None,
 ) -> BlockResult:
     """All rounds that are left to do."""
-    from semicyclic.adapters.flower.keeping import Keeper
+    from semicyclic.adapters.flower.checkpoint import CheckpointDir
 
     if rounds < 1:
         raise ValueError(f"num_rounds={rounds}: must be at least 1")
@@ -174,7 +174,7 @@ def run_rounds(
     _warn_of_state(strategy)
     board = _board(hooks.tensorboard)
     result = BlockResult()
-    keeper = None if checkpoint is None else Keeper(Path(checkpoint))
+    keeper = None if checkpoint is None else CheckpointDir(Path(checkpoint))
     try:
         done = 0
         if keeper is not None:
@@ -194,7 +194,7 @@ def run_rounds(
             board.close()
 
 
-def _warn_of_state(strategy: "Pluralistic") -> None:
+def _warn_of_state(strategy: "PluralisticStrategy") -> None:
     """Theorem 3 is about plain steps: momentum carries the model of one block into the next."""
     if strategy.chains is not Chains.SHARED or not carries_state(strategy.inner):
         return
@@ -223,11 +223,11 @@ def _board(folder: str | PathLike[str] | None) -> Any:
 class _Loop(NamedTuple):
     """All that the rounds of a run need."""
 
-    strategy: "Pluralistic"
+    strategy: "PluralisticStrategy"
     grid: Grid
     timeout: float
-    hooks: Hooks
-    keeper: "Keeper | None"
+    hooks: LoopOptions
+    keeper: "CheckpointDir | None"
     result: BlockResult
     board: Any
 
@@ -258,7 +258,7 @@ class _Loop(NamedTuple):
             if tries:
                 self._wait(this, tries, since)
         result.arrays = strategy.main().record
-        log(INFO, "Finished: %s", lost(strategy.total))
+        log(INFO, "Finished: %s", reply_counts(strategy.total))
         if not strategy.total.get("moved"):
             log(
                 ERROR,
@@ -278,7 +278,7 @@ class _Loop(NamedTuple):
                 + (f": {this.note}" if this.note else "")
                 + ". A run with a checkpoint goes on from here when it is started again"
             )
-        rest(self.grid, self.strategy.selection.patience)
+        rest(self.grid, self.strategy.selection.wait_seconds)
 
     def _finish(self, this: Round, rounds: int, tries: int) -> None:
         """Count, keep and tell of a round; of many tries of one in a row, only of some."""
@@ -306,11 +306,20 @@ class _Loop(NamedTuple):
 
 
 def _one(
-    strategy: "Pluralistic", grid: Grid, number: int, timeout: float, hooks: Hooks, *, last: bool
+    strategy: "PluralisticStrategy",
+    grid: Grid,
+    number: int,
+    timeout: float,
+    hooks: LoopOptions,
+    *,
+    last: bool,
 ) -> Round:
     """One round: train, then evaluate."""
     config = ConfigRecord(dict(hooks.train_config or {}))
-    wanted, deadline = strategy.selection.wanted, min(timeout, strategy.selection.deadline or timeout)
+    wanted, deadline = (
+        strategy.selection.clients_per_round,
+        min(timeout, strategy.selection.deadline_seconds or timeout),
+    )
     before = strategy.learnt.frozen
     messages = strategy.configure_train(number, strategy.main().record, config, grid)
     this = strategy.this_round()
@@ -368,8 +377,8 @@ def tally(total: dict[str, Any], this: Round) -> None:
         rejected[reason] = rejected.get(reason, 0) + count
 
 
-def lost(total: dict[str, Any]) -> dict[str, Any]:
-    """What a run has lost, by a name for each way.
+def reply_counts(total: dict[str, Any]) -> dict[str, Any]:
+    """Rounds and replies of a run, counted by what became of them.
 
     Rounds without a step; rounds without participants, which are repeated and not counted; nodes that were
     asked and whose reply did not come, or not before the round had enough of them; nodes that answered

@@ -1,4 +1,4 @@
-"""`Pluralistic`: any Flower strategy, with a model for every block of the day.
+"""`PluralisticStrategy`: wraps any Flower strategy and keeps one model per block.
 
 The strategy inside works as it always does; its global model is the chain w_1, w_2, ... of the paper, a round
 a step. What is in force at the beginning of a round is averaged under the block of the clock (Theorem 3).
@@ -7,7 +7,6 @@ by side and are hedged (Section 6): then clients report the loss of the model th
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
 from logging import ERROR, INFO, WARNING
 from os import PathLike
 from typing import Any
@@ -18,29 +17,36 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-from semicyclic.adapters.flower.among import Among, TooFew, least_nodes
 from semicyclic.adapters.flower.averages import Storage
-from semicyclic.adapters.flower.chains import SHARED, Chains, Model
+from semicyclic.adapters.flower.block_models import BlockModels
+from semicyclic.adapters.flower.candidate_evaluation import (
+    CandidateEvaluation,
+    chain_losses,
+    is_trial,
+    keys_of,
+)
+from semicyclic.adapters.flower.chains import SHARED, ChainModel, Chains
+from semicyclic.adapters.flower.client_selection import ClientDirectory, Selection, present, split_evenly
 from semicyclic.adapters.flower.clock import Clock, WallClock
-from semicyclic.adapters.flower.coding import record
-from semicyclic.adapters.flower.evidence import mean_losses
-from semicyclic.adapters.flower.inside import Inside, Spoilt
-from semicyclic.adapters.flower.learnt import Learnt, first_bets
-from semicyclic.adapters.flower.memory import classes
-from semicyclic.adapters.flower.models import BlockModels
-from semicyclic.adapters.flower.rounds import BlockResult, Hooks, Round, lost, run_rounds, tally
-from semicyclic.adapters.flower.screening import Rejected, Screen
-from semicyclic.adapters.flower.selection import Directory, Selection, present
-from semicyclic.adapters.flower.trials import EVALUATORS, Trials, is_trial, keys_of, metrics_of
+from semicyclic.adapters.flower.inner_strategy import InnerStrategy, StrategyFailed, copy_for_chains
+from semicyclic.adapters.flower.read_outs import ReadOuts
+from semicyclic.adapters.flower.reply_validation import (
+    RejectedReply,
+    ReplyValidator,
+    check_not_misunderstood,
+    unexpected_reply,
+)
+from semicyclic.adapters.flower.rounds import BlockResult, LoopOptions, Round, run_rounds, tally
+from semicyclic.adapters.flower.serialization import record
+from semicyclic.adapters.flower.server_state import ServerState, first_bets
+from semicyclic.adapters.flower.strategy_settings import resolve_settings
+from semicyclic.adapters.flower.strategy_state import classes
+from semicyclic.adapters.flower.subset_grid import SubsetGrid, TooFewNodes, least_nodes
 from semicyclic.method.hedge import AdaHedge, Prod
-from semicyclic.method.schedule import Schedule
-from semicyclic.types import Array
-
-# Why all clients of an app may be left out alike.
-MISUNDERSTOOD = {"loss", "count", "names", "records", "shape", "type"}
+from semicyclic.schedule.schedule import Schedule
 
 
-class Pluralistic(Strategy):
+class PluralisticStrategy(ReadOuts, Strategy):
     """A strategy that wraps another one and keeps a model for every block of a schedule.
 
     inner: any strategy of `flwr.serverapp.strategy`, wrappers of strategies included.
@@ -50,7 +56,7 @@ class Pluralistic(Strategy):
         clients of a round divided between them. Until a client has reported a loss on rows of its own
         (`evaluators`), and with differential privacy or per_block=, that is Chains.SHARED.
     hedge: AdaHedge(), or Prod(bound=..., steps=...), with Chains.HEDGED or SPLIT.
-    tail: of how many last cycles the means are kept for `tails`; each costs one model of memory a block.
+    tail: of how many last cycles the means are kept for `tail`; each costs one model of memory a block.
     selection: who takes part; all nodes that are connected, as `inner` samples them, if not given.
     loss: the metric in which clients report the loss of the model they were sent (Chains.HEDGED).
     evaluators: how many clients of a round evaluate candidates for `best` with their `@app.evaluate()`, on
@@ -87,26 +93,15 @@ class Pluralistic(Strategy):
         evaluate_means: bool = False,
         seed: int | None = None,
     ) -> None:
-        if not isinstance(schedule, Schedule):
-            raise TypeError(f"schedule={schedule!r}: give a Schedule, such as Schedule.daily(6)")
-        if not isinstance(inner, Strategy):
-            raise TypeError(f"inner={inner!r}: give a strategy of flwr.serverapp.strategy")
-        private = "DifferentialPrivacy" in classes(inner)
         stated = chains is not None
-        if chains is None:
-            chains = Chains.SHARED if private or per_block or evaluators == 0 else Chains.SPLIT
-        if not isinstance(chains, Chains):
-            raise TypeError(f"chains={chains!r}: give Chains.SHARED, SEPARATE, HEDGED or SPLIT")
-        if hedge is not None and not chains.is_hedged:
-            raise ValueError("hedge= is for chains=Chains.SPLIT and Chains.HEDGED")
-        if evaluators is None:
-            evaluators = 0 if private else EVALUATORS
-        check_settings(inner, chains, private=private, evaluators=evaluators, per_block=per_block)
+        chains, evaluators = resolve_settings(
+            inner, schedule, chains, hedge=hedge, evaluators=evaluators, per_block=per_block
+        )
         if tail < 0:
             raise ValueError(f"tail={tail}: must be 0 or more")
         if seed is not None and seed < 0:
             raise ValueError(f"seed={seed}: must be 0 or more")
-        self.schedule, self.chains = schedule, chains
+        self.schedule = schedule
         self.clock: Clock = WallClock() if clock is None else clock
         self.selection = Selection() if selection is None else selection
         self.loss, self.weight, self.most_examples, self.largest = loss, weight, most_examples, largest
@@ -115,26 +110,17 @@ class Pluralistic(Strategy):
         # that a strategy inside adds for privacy is repeatable by a seed of the caller's only.
         self.seed = seed
         self.draws = int(np.random.SeedSequence().entropy) if seed is None else seed  # type: ignore[arg-type]
-        names = chains.names(schedule.blocks)
-        try:
-            copies = [deepcopy(inner) for _ in names[1:]]
-        except Exception as error:
-            what = f"{classes(inner)} cannot be copied ({error}), and every chain needs one of its own"
-            if stated:
-                raise TypeError(f"{what}: use chains=Chains.SHARED") from error
-            log(WARNING, "%s: there is one chain only, Chains.SHARED", what)
-            chains, copies = Chains.SHARED, []
-            names = chains.names(schedule.blocks)
-        self.chains = chains
-        # Each chain has the server's own state, such as momentum, for itself.
-        each = [inner, *copies]
-        self.inside = {name: Inside(one, name, seed) for name, one in zip(names, each, strict=True)}
+        inside = copy_for_chains(inner, chains.names(schedule.blocks), seed, required=stated)
+        if inside is None:
+            chains = Chains.SHARED
+            inside = {SHARED: InnerStrategy(inner, SHARED, seed)}
+        self.chains, self.inside = chains, inside
         bets = first_bets(hedge, schedule.blocks) if chains.is_hedged else None
-        self.learnt = Learnt(schedule, chains, tail, bets, per_block=per_block, storage=storage)
-        self.trials = Trials(schedule, evaluators, (evaluation_loss, weight), self.draws)
+        self.learnt = ServerState(schedule, chains, tail, bets, per_block=per_block, storage=storage)
+        self.trials = CandidateEvaluation(schedule, evaluators, (evaluation_loss, weight), self.draws)
         # How often the clock was asked, rounds without participants included.
         self.ticks = 0
-        self.directory = Directory(schedule.blocks)
+        self.directory = ClientDirectory(schedule.blocks)
         self.known: dict[bool, object] = {}
         self.total: dict[str, Any] = {}
         self._round: Round | None = None
@@ -178,15 +164,17 @@ class Pluralistic(Strategy):
             told = ConfigRecord({**config, "cycle": cycle, "block": block})
             sent = self.learnt.current[name].record
             try:
-                messages += self.inside[name].configure_train(server_round, sent, told, Among(grid, some))
-            except TooFew as few:
+                messages += self.inside[name].configure_train(
+                    server_round, sent, told, SubsetGrid(grid, some)
+                )
+            except TooFewNodes as few:
                 self._round.note = str(few)
                 log(WARNING, "round %d: %s", server_round, few)
                 return []
         self._round.in_force = {name: self.learnt.current[name] for _, name in self.chains.moving(block)}
         asked = {message.metadata.dst_node_id for message in messages}
         self._round.asked = len(asked)
-        self.directory.took_part(sorted(asked), instant, self.selection.separation)
+        self.directory.took_part(sorted(asked), instant, self.selection.min_interval)
         return messages
 
     def _divided(self, block: int, nodes: list[int]) -> dict[str, list[int]]:
@@ -204,11 +192,7 @@ class Pluralistic(Strategy):
         if len(nodes) < 2 * least_nodes(self.inside[SHARED].strategy):
             # Too few to be divided: the chains take turns.
             return {names[int(rng.integers(2))]: nodes}
-        order = rng.permutation(len(nodes))
-        halves = np.sort(order[: len(nodes) // 2]), np.sort(order[len(nodes) // 2 :])
-        # Which chain has one node more is left to chance.
-        first = int(rng.integers(2))
-        return {names[i]: [nodes[k] for k in halves[i ^ first]] for i in range(2)}
+        return dict(zip(names, split_evenly(nodes, rng), strict=True))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -222,19 +206,21 @@ class Pluralistic(Strategy):
             by_chain.setdefault(reply.metadata.group_id.rpartition("/")[2], []).append(reply)
         names = [name for _, name in self.chains.moving(this.block)]
         strays = [reply for group, some in by_chain.items() if group not in names for reply in some]
-        self._reject(_stray(reply) for reply in strays)
+        self._reject(unexpected_reply(reply) for reply in strays)
         used = {name: self._sifted(by_chain.get(name, [])) for name in names}
         replied = {reply.metadata.src_node_id for good in used.values() for reply in good}
         this.replied = sorted(replied, key=self.directory.name)
         this.used = len(replied)
-        moved: dict[str, Model] = {}
+        moved: dict[str, ChainModel] = {}
         metrics: MetricRecord | None = None
         for name in reversed(names):
             if used[name]:
                 after, metrics = self._moved(name, this, used[name])
                 if after is not None:
                     moved[name] = after
-        losses = self._losses(used[SHARED], used[names[1]]) if self.chains is Chains.HEDGED else None
+        losses = None
+        if self.chains is Chains.HEDGED:
+            losses = chain_losses(used[SHARED], used[names[1]], self.loss, self.weight)
         before = self.learnt.frozen
         this.closed = self.learnt.step((this.cycle, this.block), moved, losses)
         this.began = self.learnt.frozen is not before
@@ -256,9 +242,9 @@ class Pluralistic(Strategy):
         told = ConfigRecord({**config, "cycle": this.cycle, "block": this.block})
         messages = self.trials.messages(this, self.learnt, config, keys_of(self.inner))
         try:
-            among = Among(grid, this.nodes)
+            among = SubsetGrid(grid, this.nodes)
             return messages + self.inside[name].configure_evaluate(server_round, sent, told, among)
-        except TooFew as few:
+        except TooFewNodes as few:
             log(WARNING, "round %d, evaluation: %s", server_round, few)
             return messages
 
@@ -310,76 +296,17 @@ class Pluralistic(Strategy):
         A round without participants does not count: it is repeated. After every round all that
         matters is put into the folder. A server that was killed and is started again with the same folder
         goes on with the round after the last whole one.
-        timeout: seconds for a round, at most; `selection.deadline` is the earlier end if it is shorter.
+        timeout: seconds for a round, at most; `selection.deadline_seconds` if that is shorter.
         evaluate_fn: called with the current model of the shared chain after every round, as in Flower's loop.
         evaluate_models: called with `best()` when a new cycle has begun and after the last round. What it
             returns is in `evaluate_metrics_models` of the result.
         on_round: is told of every round when it is over.
         tensorboard: a folder for TensorBoard scalars: metrics by block, and losses of candidates.
         """
-        hooks = Hooks(train_config, evaluate_config, evaluate_fn, evaluate_models, on_round, tensorboard)
+        hooks = LoopOptions(
+            train_config, evaluate_config, evaluate_fn, evaluate_models, on_round, tensorboard
+        )
         return run_rounds(self, grid, initial_arrays, num_rounds, timeout, hooks, checkpoint)
-
-    # What is read out.
-
-    def best(self) -> BlockModels:
-        """For each block the model to deploy: the one with the least loss by what clients have reported.
-
-        Candidates are the means, tails and last models of every block, those of the block's own chain and of
-        the hedge where there are any, and the mean of all rounds; `chosen` says which it is. A block without
-        reports gets the mean of its hedge if that has seen losses, otherwise the mean of all rounds, and a
-        warning.
-        """
-        return self.trials.best(self.learnt)
-
-    def evaluation(self) -> list[dict[str, Any]]:
-        """What clients have reported, by block and candidate, best first.
-
-        difference: of its loss to that of the block's mean on the same clients, with its standard error.
-        """
-        return self.trials.table()
-
-    def models(self, *, of: str | None = None) -> BlockModels:
-        """The mean of each block (Theorem 3).
-
-        of: "shared", "own" or "hedged", with Chains.SPLIT and Chains.HEDGED. Default: the hedged mixture.
-        """
-        return self.learnt.means(of)
-
-    def tails(self, cycles: int = 1, *, of: str | None = None) -> BlockModels:
-        """The mean of each block over its own last `cycles` cycles."""
-        return self.learnt.tails(cycles, of)
-
-    def lasts(self, *, of: str | None = None) -> BlockModels:
-        """The model after the latest round in each block (what the paper's experiment uses).
-
-        With Chains.HEDGED both chains' in proportion to their probabilities, unless `of` says otherwise.
-        """
-        return self.learnt.lasts(of)
-
-    def consensus(self) -> dict[str, Array]:
-        """The mean over all rounds: one model for all blocks."""
-        return self.learnt.consensus()
-
-    def main(self) -> Model:
-        """The current model: of the shared chain, or of the block of the latest round."""
-        return self.learnt.main()
-
-    def hedge_shares(self) -> Array:
-        """[m, 2] how probable the shared and the own chain of each block are by now."""
-        if self.learnt.bets is None:
-            raise ValueError("there is no hedge: use chains=Chains.SPLIT or Chains.HEDGED")
-        return self.learnt.bets.share.copy()
-
-    @property
-    def participation(self) -> Array:
-        """[m] how many replies were learnt from in each block."""
-        by_block = self.total.get("by_block", {})
-        return np.array([by_block.get(str(block), 0) for block in range(self.schedule.blocks)])
-
-    def lost(self) -> dict[str, Any]:
-        """What a run has lost: rounds without a step, and replies by the reason they were not used."""
-        return lost(self.total)
 
     def this_round(self) -> Round:
         """The round that was configured last."""
@@ -389,10 +316,12 @@ class Pluralistic(Strategy):
 
     # How it is done.
 
-    def _choose(self, grid: Grid, instant: int, block: int, tick: int) -> tuple[list[int], list[Rejected]]:
+    def _choose(
+        self, grid: Grid, instant: int, block: int, tick: int
+    ) -> tuple[list[int], list[RejectedReply]]:
         how = self.selection
-        there = present(grid, how.least, how.patience)
-        rejected = self.directory.meet(grid, there, how.patience) if how.ask else []
+        there = present(grid, how.min_connected, how.wait_seconds)
+        rejected = self.directory.meet(grid, there, how.wait_seconds) if how.query_availability else []
         # A generator for one round: nothing of it has to be kept for a run that goes on.
         rng = np.random.default_rng([self.draws, tick])
         return self.directory.pick(there, how, (instant, block), rng), rejected
@@ -401,73 +330,27 @@ class Pluralistic(Strategy):
         """The replies of a chain that can be used, in the order of their devices."""
         good, rejected = self._screen().trained(replies)
         self._reject(rejected)
-        alike = {each.reason for each in rejected} <= MISUNDERSTOOD
-        several = len({each.node for each in rejected}) > 1
-        if not good and alike and several and self.this_round().number == 1:
-            # Many clients, in the first round: they are not bad, they do not know what is wanted.
-            raise ValueError(
-                f"all {len(rejected)} replies of the first round are left out. Node {rejected[0].node}: "
-                f"{rejected[0].sentence}"
-            )
+        if not good and self.this_round().number == 1:
+            check_not_misunderstood(rejected)
         return sorted(good, key=lambda reply: self.directory.name(reply.metadata.src_node_id))
 
     def _moved(
         self, name: str, this: Round, good: Sequence[Message]
-    ) -> tuple[Model | None, MetricRecord | None]:
+    ) -> tuple[ChainModel | None, MetricRecord | None]:
         try:
             return self.inside[name].moved(this.number, good, self.learnt.layout)
-        except Spoilt as spoilt:
+        except StrategyFailed as spoilt:
             this.note = str(spoilt)
             log(ERROR, "round %d made no step: %s", this.number, this.note)
             return None, None
 
-    def _losses(self, shared: Sequence[Message], own: Sequence[Message]) -> Array | None:
-        """The mean losses of both models on the nodes that have reported both."""
-        reports = []
-        for name, replies in (("shared", shared), ("own", own)):
-            for reply in replies:
-                metrics = metrics_of(reply)
-                reports.append((reply.metadata.src_node_id, name, metrics[self.loss], metrics[self.weight]))
-        means = mean_losses(reports, ["shared", "own"])
-        return None if means is None else np.array([means["shared"], means["own"]])
-
-    def _screen(self) -> Screen:
+    def _screen(self) -> ReplyValidator:
         loss = self.loss if self.chains is Chains.HEDGED else None
         limits = self.weight, self.most_examples, self.largest
-        return Screen(self.learnt.layout, *limits, loss, self.known, keys_of(self.inner).arrays)
+        return ReplyValidator(self.learnt.layout, *limits, loss, self.known, keys_of(self.inner).arrays)
 
-    def _reject(self, rejected: Iterable[Rejected]) -> None:
+    def _reject(self, rejected: Iterable[RejectedReply]) -> None:
         assert self._round is not None
         for each in rejected:
             self._round.rejected[each.reason] = self._round.rejected.get(each.reason, 0) + 1
             log(WARNING, "round %d: node %d is left out: %s", self._round.number, each.node, each.sentence)
-
-
-def check_settings(
-    inner: Strategy, chains: Chains, *, private: bool, evaluators: int, per_block: Sequence[str]
-) -> None:
-    """Raise if a strategy and settings do not go together."""
-    name = classes(inner)
-    if "Xgb" in name:
-        raise ValueError(f"{name} makes trees: only arrays of one shape can be averaged")
-    if type(inner).start is not Strategy.start:
-        raise ValueError(
-            f"{type(inner).__name__} has a start() of its own, which a wrapped strategy does not run: move "
-            "what it does into configure_train and aggregate_train"
-        )
-    if private and (chains.is_hedged or evaluators):
-        raise ValueError(
-            f"{name}: losses that clients report are neither clipped nor noised, so a hedge or best() would "
-            "release more than the privacy accounting says: use Chains.SHARED or SEPARATE with evaluators=0"
-        )
-    if evaluators < 0:
-        raise ValueError(f"evaluators={evaluators}: must be 0 or more")
-    if chains is Chains.SPLIT and not evaluators:
-        raise ValueError("Chains.SPLIT needs clients that evaluate: evaluators= must be at least 1")
-    if per_block and chains is not Chains.SHARED:
-        raise ValueError("per_block= is for Chains.SHARED: other chains have bodies of their own")
-
-
-def _stray(reply: Message) -> Rejected:
-    words = str(reply.error.reason) if reply.has_error() else "it replies to no chain of this round"
-    return Rejected(reply.metadata.src_node_id, "failed" if reply.has_error() else "names", words)

@@ -1,4 +1,4 @@
-"""What classifier and regressor share: settings in, answers out."""
+"""Base class of the classifier and the regressor."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,22 +10,22 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
-from semicyclic.adapters.sklearn.fitted import Fitted, check_average
-from semicyclic.adapters.sklearn.how import AUTO, Given, How
-from semicyclic.adapters.sklearn.inputs import UNLABELLED, column_of, features_of, others, told
-from semicyclic.adapters.sklearn.learning import learn_all, learn_more
-from semicyclic.adapters.sklearn.places import MISSING, Where, check_known
+from semicyclic.adapters.sklearn.fit import learn_all, learn_more
+from semicyclic.adapters.sklearn.fit_settings import AUTO, FitRows, FitSettings
+from semicyclic.adapters.sklearn.fitted_run import FittedRun, check_average
+from semicyclic.adapters.sklearn.row_times import MISSING, TimesOrBlocks, check_known
+from semicyclic.adapters.sklearn.validation import UNLABELLED, column_of, features_of, others, told
 from semicyclic.method import loss as losses
 from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
-from semicyclic.method.schedule import Numbered
 from semicyclic.method.train import METHODS
+from semicyclic.schedule.numbered import Numbered
 from semicyclic.types import Array
 
 
-class SemiCyclic(BaseEstimator):  # type: ignore[misc]
+class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
     """What the two estimators share."""
 
     # --------------------------------------------------------------------- learning
@@ -54,22 +54,24 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
             self.__dict__ = before
             raise
 
-    def _how(self) -> How:
-        return How(*(getattr(self, name) for name in How._fields))
+    def _how(self) -> FitSettings:
+        return FitSettings(*(getattr(self, name) for name in FitSettings._fields))
 
-    def _given(self, X: Any, y: Array, weight: Array | None, where: Where | None, loss: Loss) -> Given:
-        return Given(X, y, weight, where, self.get_feature_names_out(), loss)
+    def _given(
+        self, X: Any, y: Array, weight: Array | None, where: TimesOrBlocks | None, loss: Loss
+    ) -> FitRows:
+        return FitRows(X, y, weight, where, self.get_feature_names_out(), loss)
 
-    def _learn_all(self, given: Given) -> None:
+    def _learn_all(self, given: FitRows) -> None:
         rng = None
         if self.shuffle_within_blocks:
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         self._keep(learn_all(self._how(), given, passes=int(self.passes), rng=rng))
 
-    def _learn_more(self, given: Given) -> None:
+    def _learn_more(self, given: FitRows) -> None:
         self._keep(learn_more(self._how(), given, vars(self).get("_fitted")))
 
-    def _keep(self, fitted: Fitted) -> None:
+    def _keep(self, fitted: FittedRun) -> None:
         self._fitted = fitted
         self.schedule_ = fitted.calendar.schedule
         self.blocks_ = np.asarray(fitted.calendar.labels)
@@ -84,13 +86,13 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)
 
-    def _get(self) -> Fitted:
+    def _get(self) -> FittedRun:
         if "_fitted" not in vars(self):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate "
                 "arguments before using this estimator."
             )
-        fitted: Fitted = self._fitted
+        fitted: FittedRun = self._fitted
         return fitted
 
     def _scores(self, X: Any, when: Any, blocks: Any) -> Array:
@@ -100,7 +102,7 @@ class SemiCyclic(BaseEstimator):  # type: ignore[misc]
         assert rows.block is not None
         return fitted.answering.score(rows, block=rows.block)
 
-    def _to_score(self, fitted: Fitted, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
+    def _to_score(self, fitted: FittedRun, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
         """Rows in the order given, each with its block; those of no known block have number m."""
         features, labels, where = features_of(self, X, y, told(when, blocks), reset=False)
         n, calendar = features.shape[0], fitted.calendar

@@ -1,4 +1,4 @@
-"""A classifier and a regressor that answer rightly at every hour, where scikit-learn is at home.
+"""`SemiCyclicClassifier` and `SemiCyclicRegressor`: scikit-learn estimators with one model per block.
 
 The time of a row is a column of X, so that it reaches fit and prediction through every tool that
 passes X on: pipelines, searches, scorers, calibration.
@@ -14,11 +14,11 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-from semicyclic.adapters.sklearn.base import SemiCyclic, loss_of
-from semicyclic.adapters.sklearn.inputs import features_of, told
+from semicyclic.adapters.sklearn.base import SemiCyclicEstimator, loss_of
+from semicyclic.adapters.sklearn.validation import features_of, told
 from semicyclic.method import loss as losses
+from semicyclic.method.batches import coded, distinct
 from semicyclic.method.loss import Loss
-from semicyclic.method.pack import coded, distinct
 from semicyclic.types import Array
 
 CLASSES = "'logistic' (which scikit-learn calls log_loss) or 'hinge'"
@@ -39,7 +39,7 @@ def _numbers(y: Array) -> Array:
     return y
 
 
-class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
+class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignore[misc]
     """A linear classifier for every block of the day, from one pass over the rows.
 
     Parameters
@@ -251,7 +251,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclic):  # type: ignore[misc]
         return np.asarray(weight)
 
 
-class SemiCyclicRegressor(RegressorMixin, SemiCyclic):  # type: ignore[misc]
+class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[misc]
     """A linear regression for every block of the day, from one pass over the rows.
 
     Takes the parameters of `SemiCyclicClassifier`, but no class_weight, and

@@ -1,0 +1,11 @@
+"""Compiled code of the data sets."""
+
+from typing import TYPE_CHECKING
+
+from semicyclic.lazy import lazy_submodules
+
+if TYPE_CHECKING:
+    from semicyclic.datasets.kernels import tokenizer as tokenizer
+    from semicyclic.datasets.kernels import tweet_writer as tweet_writer
+else:
+    __getattr__ = lazy_submodules(__name__)

@@ -1,0 +1,147 @@
+"""The whole experiment: repetitions, step sizes, granularity and their summary."""
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from semicyclic.datasets.sentiment140 import Tweets
+from semicyclic.experiments.reproduce import protocol, summary
+from semicyclic.experiments.reproduce.approaches import APPROACHES, MEASURES, StepSizes
+from semicyclic.experiments.reproduce.block_feature import with_indicators
+from semicyclic.experiments.reproduce.granularity import GRAINS, granularity
+from semicyclic.experiments.reproduce.protocol import SKEWS
+from semicyclic.experiments.reproduce.repetition import PAPER, Experiment, Timings, generators, repetition
+from semicyclic.experiments.reproduce.text_vs_script import choices
+from semicyclic.method.rows import Rows
+from semicyclic.method.sparse import SparseRows
+from semicyclic.types import Array
+from semicyclic.version import __version__
+
+# Repetitions run at once at most: each holds four copies of the rows.
+SIDE_BY_SIDE = 4
+
+
+def run_experiment(
+    tweets: Tweets, plan: Experiment, *, progress: Callable[[float, str], None] = lambda _, __: None
+) -> dict[str, Any]:
+    """Run it. The result is plain numbers, ready for JSON; the same for the same seed."""
+    clock = Timings()
+    corpus = SparseRows(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
+    base = plan.protocol.block_of(tweets.second)
+    rows = Rows(corpus, tweets.positive, block=base)
+    began = time.perf_counter()
+    hour = with_indicators(rows, plan.protocol.blocks)
+    clock.add("train", began)
+    seeds = np.random.SeedSequence(plan.seed).spawn(plan.repetitions)
+    total = plan.repetitions * (len(plan.steps) + 1)
+    done = 0
+
+    def tick(what: str) -> None:
+        nonlocal done
+        done += 1
+        progress(done / total, what)
+
+    def repeat(seed: np.random.SeedSequence) -> list[Any]:
+        return repetition(rows, hour, plan, seed, clock, lambda: tick("training and testing"))
+
+    progress(0.0, "training and testing (the first run compiles)")
+    with ThreadPoolExecutor(min(plan.repetitions, os.cpu_count() or 1, SIDE_BY_SIDE)) as pool:
+        repetitions = list(pool.map(repeat, seeds))
+        best, scores = summary.best(repetitions, plan)
+        chosen = StepSizes(
+            plan.steps[best["pluralistic_average"]].single, plan.steps[best["per_component_average"]].separate
+        )
+
+        def grains(seed: np.random.SeedSequence) -> Array:
+            found = granularity(rows, tweets.second, plan, chosen, seed, clock)
+            tick("cutting the day ever finer")
+            return found
+
+        by_grain = np.stack(list(pool.map(grains, seeds)))
+    result: dict[str, Any] = {
+        name: {key: summary.spread(values) for key, values in scores[name].items()} for name in MEASURES
+    }
+    result["step_sizes"] = {key: summary.step(plan, key, best[key]) for key in APPROACHES}
+    result["repetitions"] = {
+        name: {key: values.tolist() for key, values in scores[name].items()} for name in MEASURES
+    }
+    result["differences"] = {name: summary.differences(scores[name]) for name in MEASURES}
+    result["two_blocks"] = summary.two_blocks(repetitions, best["consensus"])
+    result["matrices"] = summary.matrices(repetitions, best)
+    result["labels"] = _labels(tweets.positive, base, plan, seeds[0])
+    result["granularity"] = {
+        "blocks": list(plan.granularity),
+        "steps": by_grain[:, :, len(GRAINS)].mean(axis=0).round().astype(int).tolist(),
+        "step_sizes": [chosen.single, chosen.separate],
+        **{key: summary.spread(by_grain[:, :, k]) for k, key in enumerate(GRAINS)},
+    }
+    result["prod"] = {"radius": plan.radius, "rate_of_theorem_4": all(each[0][2] for each in repetitions)}
+    result["seconds"] = {"train": clock.train, "evaluate": clock.evaluate}
+    return result
+
+
+def described(
+    found: dict[str, Any], plan: Experiment, tweets: Tweets, *, protocol: str, file: str | None
+) -> dict[str, Any]:
+    """A result with all that is needed to read it: what it is of, and how it came about.
+
+    file: the name of the file, without its folder; None for the stand-in.
+    """
+    how = plan.protocol
+    return {
+        "experiment": "Semi-Cyclic SGD (ICML 2019), Section 7",
+        "data": {
+            "name": "stand-in for Sentiment140, made by semicyclic" if file is None else file,
+            "stand_in": file is None,
+            "rows": len(tweets),
+            "positive": int(tweets.positive.sum()),
+        },
+        "settings": {
+            "protocol": protocol,
+            "blocks": how.blocks,
+            "block_labels": [how.label(block) for block in range(how.blocks)],
+            "cycles": how.cycles,
+            "vocabulary": len(tweets.vocabulary),
+            "batch_size": how.batch_size,
+            "skew": SKEWS[how.skew],
+            "passes": how.passes,
+            "step_sizes": [list(steps) for steps in plan.steps],
+            "radius": plan.radius,
+            "repetitions": plan.repetitions,
+            "seed": plan.seed,
+        },
+        "approaches": dict(APPROACHES),
+        **found,
+        "choices": choices(how, paper_steps=plan.steps == (PAPER,)),
+        "versions": versions(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """What computed the result."""
+    names = ("numpy", "numba", "llvmlite")
+    return {
+        "semicyclic": __version__,
+        "python": platform.python_version(),
+        **{name: version(name) for name in names},
+    }
+
+
+def _labels(positive: Array, base: Array, plan: Experiment, seed: np.random.SeedSequence) -> dict[str, Any]:
+    """How many rows of each label every block has: all of them, and those the skew keeps."""
+    m = plan.protocol.blocks
+    everything = np.arange(len(positive))
+    kept = protocol.skewed(plan.protocol, everything, positive, base, generators(seed)[-1])
+    return {
+        name: {
+            side: np.bincount(base[rows][positive[rows] == sign], minlength=m).tolist()
+            for side, sign in (("positive", True), ("negative", False))
+        }
+        for name, rows in (("raw", everything), ("skewed", kept))
+    }

@@ -1,0 +1,189 @@
+"""Delta-encoded weights for many blocks: key frames plus per-block differences.
+
+Between neighbouring blocks a mean changes only in the columns touched there, provided that the
+blocks have equal shares of every cycle. So a block is held as its differences from the block
+before it, exactly: the cells that differ and what they are now. Now and then a block is a key
+frame and stands by itself, densely or as its cells that are not 0, whichever is smaller: wherever
+the changes since the last one outweigh it. So between a key frame and a block there is never more
+to read than the block by itself would take; and where nothing is alike, every block is a key
+frame and this is the dense table.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic.method import kernels
+from semicyclic.types import Array
+
+DIFFERENT, SPARSE, DENSE = range(3)
+
+
+@dataclass(frozen=True, eq=False)
+class DeltaWeights:
+    """Weights of m blocks, [C, d+1] each.
+
+    kind: [m] how block i is held: DIFFERENT from the one before, or as a key frame, SPARSE or DENSE.
+    first: [m+1] the cells listed for block i are first[i]:first[i+1] of `column` and `value`.
+    dense: [D, C * (d+1)] the dense key frames, in the order of their blocks.
+    shape: (m, C, d+1).
+    """
+
+    kind: Array
+    first: Array
+    column: Array
+    value: Array
+    dense: Array
+    shape: tuple[int, int, int]
+
+    def __post_init__(self) -> None:
+        m, cells = self.shape[0], self.shape[1] * self.shape[2]
+        listed = np.diff(self.first) if self.first.shape == (m + 1,) else np.zeros(0)
+        fine = (
+            m > 0
+            and cells > 0
+            and self.kind.shape == (m,)
+            and self.first.shape == (m + 1,)
+            and self.column.shape == self.value.shape == (self.first[-1],)
+            and self.dense.shape == (int((self.kind == DENSE).sum()), cells)
+            and self.first[0] == 0
+            and bool((listed >= 0).all())
+            and not bool(listed[self.kind == DENSE].any())
+            and bool(np.isin(self.kind, (DIFFERENT, SPARSE, DENSE)).all())
+            and self.kind[0] != DIFFERENT
+            and bool((self.column < cells).all())
+        )
+        if not fine:
+            raise ValueError("the parts of the frames do not fit together")
+
+    @cached_property
+    def keys(self) -> Array:
+        """The blocks that are key frames."""
+        return np.asarray(np.flatnonzero(self.kind != DIFFERENT))
+
+    @cached_property
+    def dense_before(self) -> Array:
+        """[m+1] how many dense key frames come before each block."""
+        return np.asarray(np.r_[0, np.cumsum(self.kind == DENSE)])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """What weights are computed with: half precision is for keeping only."""
+        return np.promote_types(self.value.dtype, np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in (self.kind, self.first, self.column, self.value, self.dense))
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def group(self, block: int) -> tuple[int, int]:
+        """The key frame that a block builds on, and the block after the last that builds on it."""
+        return group_of(self.keys, len(self), block)
+
+    def block(self, block: int) -> Array:
+        """[C, d+1] the weights of a block."""
+        if not 0 <= block < len(self):
+            raise IndexError(f"block {block}: there are 0 to {len(self) - 1}")
+        key, _ = self.group(block)
+        out = self._key(key)
+        # Where a cell changed more than once, the last change stays.
+        span = slice(int(self.first[key]), int(self.first[block + 1]))
+        out[self.column[span]] = self.value[span]
+        return out.reshape(self.shape[1:])
+
+    def alone(self, block: int) -> "DeltaWeights":
+        """One block by itself, as small as it is here."""
+        key, _ = self.group(block)
+        span = slice(int(self.first[key]), int(self.first[block + 1]))
+        if self.kind[key] == DENSE:
+            dense = self.dense[[int(self.dense_before[key])]]
+            dense[0, self.column[span]] = self.value[span]
+            column, value = self.column[:0], self.value[:0]
+        else:
+            # Of a cell that changed more than once the last change, which is the first backwards.
+            column, index = np.unique(self.column[span][::-1], return_index=True)
+            value, dense = self.value[span][::-1][index], self.dense[:0]
+        kind = self.kind[key : key + 1]
+        return DeltaWeights(kind, np.array([0, len(column)]), column, value, dense, (1, *self.shape[1:]))
+
+    def _key(self, key: int) -> Array:
+        if self.kind[key] == DENSE:
+            return np.array(self.dense[int(self.dense_before[key])], dtype=self.dtype)
+        return np.zeros(self.shape[1] * self.shape[2], self.dtype)
+
+    def walk(self, blocks: Array) -> Iterator[tuple[int, Array]]:
+        """(block, weights) of some blocks in ascending order; the weights are good until the next."""
+        current, at = np.zeros(0, self.dtype), -1
+        for block in np.unique(blocks).tolist():
+            key, _ = self.group(block)
+            if key > at:
+                current, at = self._key(key), key - 1
+            span = slice(int(self.first[at + 1]), int(self.first[block + 1]))
+            current[self.column[span]] = self.value[span]
+            at = block
+            yield block, current.reshape(self.shape[1:])
+
+    def table(self) -> Array:
+        """[m, C, d+1] all weights, densely."""
+        out = np.empty(self.shape, self.dtype)
+        for block, weights in self.walk(np.arange(len(self))):
+            out[block] = weights
+        return out
+
+
+def group_of(keys: Array, blocks: int, block: int) -> tuple[int, int]:
+    """The last key frame up to a block, and the next one, or the end of the `blocks`."""
+    at = int(np.searchsorted(keys, block, side="right"))
+    return int(keys[at - 1]), int(keys[at]) if at < len(keys) else blocks
+
+
+def frames_of(weights: Array, dtype: npt.DTypeLike | None = None) -> DeltaWeights:
+    """Hold weights [m, C, d+1] as frames, in another precision where one is given."""
+
+    kind = np.dtype(weights.dtype if dtype is None else dtype)
+    converted = weights if kind == weights.dtype else _converted(weights, kind)
+    shape = weights.shape
+    m, cells = shape[0], shape[1] * shape[2]
+    # The same cells in the same order, however they lie in memory: no copy for one output.
+    flat = converted.reshape(m, cells) if shape[1] > 1 else converted[:, 0]
+    bits = flat.view(np.dtype(f"u{kind.itemsize}"))
+    by_cell = abs(bits.strides[0]) < abs(bits.strides[1])
+    changed, held = np.zeros(m, np.int64), np.zeros(m, np.int64)
+    kernels.delta.count_changes(bits, by_cell, changed, held)
+    column = np.uint32 if cells <= 2**32 else np.uint64
+    listed = np.dtype(column).itemsize + kind.itemsize
+    how = _choose(changed * listed, held * listed, cells * kind.itemsize)
+    count = np.select([how == DIFFERENT, how == SPARSE], [changed, held], 0)
+    first = np.r_[0, np.cumsum(count)]
+    columns, values = np.empty(first[-1], column), np.empty(first[-1], bits.dtype)
+    kernels.delta.list_changes(bits, by_cell, how, first, columns, values)
+    dense = np.ascontiguousarray(flat[how == DENSE])
+    return DeltaWeights(how, first, columns, values.view(kind), dense, (shape[0], shape[1], shape[2]))
+
+
+def _converted(weights: Array, kind: np.dtype[Any]) -> Array:
+    with np.errstate(over="ignore"):
+        converted = weights.astype(kind)
+    if not np.isfinite(converted).all():
+        most = float(np.abs(weights).max())
+        raise ValueError(f"a weight of {most:.4g} is too large for {kind}: save it as {weights.dtype}")
+    return converted
+
+
+def _choose(different: Array, sparse: Array, dense: int) -> Array:
+    """How each block is held: by its differences while these weigh less than a key frame."""
+    how = np.zeros(len(different), np.uint8)
+    since = 0
+    for block in range(len(how)):
+        alone = min(int(sparse[block]), dense)
+        since += int(different[block])
+        if block == 0 or since > alone:
+            how[block] = SPARSE if sparse[block] < dense else DENSE
+            since = 0
+    return how

@@ -1,0 +1,382 @@
+"""General loop: any basis, step rule and number of scores per row, with projection.
+
+Slower than `sgd` and `adagrad`, which do the most common cases. Vectors are changed in place.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from semicyclic.jit import loop
+from semicyclic.method.arrays import ChainState, Layout, Plan, Records
+from semicyclic.method.kernels.hedge import in_play, learn_losses
+from semicyclic.method.kernels.losses import slopes, softmax_slopes
+from semicyclic.method.kernels.visit import NOTHING, add_step, close_record, longest_step
+from semicyclic.method.loss import SOFTMAX
+from semicyclic.method.step import ADAGRAD, DUAL, SGD
+
+# w = scale * v. Below this the scale is folded into v, or v and the lag would grow apart from w and their
+# difference lose digits.
+FOLD = 0.1
+
+
+def run_general(
+    layout: Layout,
+    plan: Plan,
+    state: ChainState,
+    records: Records,
+    bets: Any,
+    toss: Any,
+    span: tuple[int, int],
+) -> Any:
+    """Run the steps span[0]..span[1]-1 or as many as there is room for; see `kernels.advance`."""
+    experts, (_, width, outputs), kind = records.weight.shape[1], state.vectors.shape, state.vectors.dtype
+    longest = longest_step(layout, span)
+    score, slope = np.empty((2, longest, outputs), kind)
+    adaptive = width if (plan.rule == ADAGRAD).any() else 0
+    gradient, touched = np.zeros((adaptive, outputs), kind), np.zeros(2 * adaptive, np.int64)
+    buffers = (score, slope, np.empty(longest, kind), gradient, touched)
+    lag = np.zeros((experts, width, outputs), kind)
+    by_expert = np.ones(experts), np.zeros(experts)
+    visit = int(np.searchsorted(layout.visits, span[0], side="right")) - 1
+    return _run(layout, plan, state, records, bets, toss, (*span, visit), buffers, lag, by_expert)
+
+
+@loop
+def _run(
+    layout: Layout,
+    plan: Plan,
+    state: ChainState,
+    records: Records,
+    bets: Any,
+    toss: Any,
+    span: Any,
+    buffers: Any,
+    lag: Any,
+    by_expert: Any,
+) -> Any:
+    room, experts = records.weight.shape
+    blocks = len(plan.chain) // experts
+    outputs = state.vectors.shape[2]
+    held, losses = by_expert
+    used = np.int64(0)
+    record = np.int64(0)
+    step, visit = span[0], span[2]
+    while step < span[1] and record < room:
+        block = layout.block[visit]
+        begin, end = step, min(layout.visits[visit + 1], span[1])
+        listed, n = layout.first[visit], layout.first[visit + 1] - layout.first[visit]
+        need = np.int64(0)
+        for e in range(experts):
+            need += n * outputs * (_vectors(plan, e * blocks + block) + (end - step > 1))
+        if used + need > len(records.changes):
+            break
+        columns = layout.lists[listed : listed + n]
+        for e in range(experts):
+            slot = e * blocks + block
+            records.begin[record, e] = used
+            records.weight[record, e] = 0.0
+            records.mass[record, e] = 0.0
+            used = _open(plan, state, slot, columns, records.changes, used)
+            # Whether the mean is kept is known at the end: a fold may end the record after one step.
+            used += n * outputs * (end - step > 1)
+        known, heard = NOTHING, (state.heard[block, 0], state.heard[block, 1])
+        folding = False
+        while step < end and not folding:
+            if bets is not None:
+                in_play(bets, block, toss[step] if len(toss) > 0 else -1.0, held)
+            count = layout.steps[step + 1] - layout.steps[step]
+            mixed, weight = 0.0, 1.0
+            for e in range(experts):
+                slot = e * blocks + block
+                chain = plan.chain[slot]
+                losses[e], weight = _gradient(layout, plan, state, slot, step, columns, buffers)
+                records.weight[record, e] += held[e] * weight
+                records.mass[record, e] += held[e] * weight * state.scale[chain]
+                mixed += held[e] * losses[e]
+                until = lag.dtype.type(records.mass[record, e])
+                _move(layout, plan, state, lag[e], slot, step, columns, until, buffers)
+                _rescale(plan, state, chain)
+                folding |= _sinks(plan, state, chain)
+            if bets is not None:
+                learn_losses(bets, block, losses)
+            known = add_step(known, heard, weight, mixed * count, count)
+            step += 1
+        # The records of all experts end together, so that those of one visit belong together.
+        for e in range(experts):
+            slot = e * blocks + block
+            chain = plan.chain[slot]
+            _close(plan, state, records, lag[e], (record, e), slot, columns, step - begin > 1)
+            records.scale[record, e] = state.scale[chain]
+            records.fold[record, e] = 1.0
+            records.force[record, e] = 1.0
+            if bets is not None:
+                records.force[record, e] = bets.share[block, e]
+            if _sinks(plan, state, chain):
+                records.fold[record, e] = _fold(plan, state, chain)
+        close_record(layout, records, state, record, visit, known)
+        record += 1
+        visit += step == layout.visits[visit + 1]
+    return step, record, used
+
+
+@loop
+def _vectors(plan: Plan, slot: Any) -> Any:
+    """The number of active vectors."""
+    count = np.int64(0)
+    for a in range(plan.active.shape[1]):
+        count += plan.active[slot, a] >= 0
+    return count
+
+
+@loop
+def _open(plan: Plan, state: ChainState, slot: Any, columns: Any, changes: Any, to: Any) -> Any:
+    """Keep the active vectors before the visit where their changes will be; where these end."""
+    for a in range(plan.active.shape[1]):
+        vector = plan.active[slot, a]
+        if vector >= 0:
+            for k in range(len(columns)):
+                for c in range(state.vectors.shape[2]):
+                    changes[to] = state.vectors[vector, columns[k], c]
+                    to += 1
+    return to
+
+
+@loop
+def _close(
+    plan: Plan,
+    state: ChainState,
+    records: Records,
+    lag: Any,
+    place: Any,
+    slot: Any,
+    columns: Any,
+    several: Any,
+) -> Any:
+    """Write V_after - V_before and, of several steps, the mean minus (mass / weight) sum_a c_a V_before.
+
+    The mean is (mass * sum_a c_a V_after - lag) / weight (see `visit.close_changes`).
+    """
+    changes, to = records.changes, records.begin[place]
+    kind, outputs = changes.dtype.type, state.vectors.shape[2]
+    size = len(columns) * outputs
+    mean = to + size * _vectors(plan, slot)
+    weight = records.weight[place]
+    whole, share = kind(0.0), kind(0.0)
+    if weight > 0.0:
+        whole, share = kind(records.mass[place] / weight), kind(1.0 / weight)
+    for k in range(len(columns)):
+        for c in range(outputs):
+            if several:
+                changes[mean + k * outputs + c] = -share * lag[columns[k], c]
+            lag[columns[k], c] = 0.0
+    for a in range(plan.active.shape[1]):
+        vector = plan.active[slot, a]
+        if vector >= 0:
+            factor = whole * kind(plan.coefficient[slot, a])
+            for k in range(len(columns)):
+                for c in range(outputs):
+                    at = k * outputs + c
+                    moved = state.vectors[vector, columns[k], c] - changes[to + at]
+                    changes[to + at] = moved
+                    if several:
+                        changes[mean + at] += factor * moved
+            to += size
+
+
+@loop
+def _gradient(
+    layout: Layout, plan: Plan, state: ChainState, slot: Any, step: Any, columns: Any, buffers: Any
+) -> Any:
+    """The slopes of a minibatch, into its buffer; its loss and its weight."""
+    score, slope, value, _, _ = buffers
+    first, last = layout.steps[step], layout.steps[step + 1]
+    count = last - first
+    scale = score.dtype.type(state.scale[plan.chain[slot]])
+    width = state.vectors.shape[1]
+    for r in range(first, last):
+        for c in range(score.shape[1]):
+            total = score.dtype.type(0.0)
+            for a in range(plan.active.shape[1]):
+                vector = plan.active[slot, a]
+                if vector >= 0:
+                    dot = state.vectors[vector, width - 1, c]
+                    for p in range(layout.starts[r], layout.starts[r + 1]):
+                        dot += state.vectors[vector, _column(layout, columns, p), c] * layout.values[p]
+                    total += score.dtype.type(plan.coefficient[slot, a]) * dot
+            score[r - first, c] = scale * total
+    target = layout.targets[first:last]
+    if plan.loss == SOFTMAX:
+        softmax_slopes(score[:count], target, slope[:count], value[:count])
+    else:
+        slopes(plan.loss, plan.level, count, score[:, 0], 0, target, 0, slope[:, 0], 0, value)
+    weight = 1.0
+    if len(layout.weights) > 0:
+        total_weight = 0.0
+        for r in range(count):
+            share = layout.weights[first + r]
+            value[r] *= share
+            total_weight += share
+            for c in range(slope.shape[1]):
+                slope[r, c] *= share
+        weight = total_weight / count
+    here = 0.0
+    for r in range(count):
+        here += value[r]
+    return here / count, weight
+
+
+@loop
+def _column(layout: Layout, columns: Any, p: Any) -> Any:
+    """The column of cell p, given the list of its visit."""
+    return np.int64(layout.columns[p]) if layout.dense else np.int64(columns[layout.columns[p]])
+
+
+@loop
+def _move(
+    layout: Layout,
+    plan: Plan,
+    state: ChainState,
+    lag: Any,
+    slot: Any,
+    step: Any,
+    columns: Any,
+    mass: Any,
+    buffers: Any,
+) -> Any:
+    """Move the active vectors along the minibatch's gradient."""
+    _, slope, _, gradient, touched = buffers
+    chain = plan.chain[slot]
+    rows = (layout.steps[step], layout.steps[step + 1])
+    gain = plan.emphasis[slot] / (rows[1] - rows[0])
+    if plan.rule[chain] == ADAGRAD:
+        share = lag.dtype.type(gain)
+        _move_adagrad(layout, plan, state, lag, slot, rows, columns, slope, mass, share, gradient, touched)
+        return
+    # Unscaled: v moves by eta / scale, so that w = scale * v moves by eta; dual averaging sums gradients.
+    gain *= -(plan.eta[chain] / state.scale[chain] if plan.rule[chain] == SGD else 1.0)
+    grown = 0.0
+    for c in range(state.vectors.shape[2]):
+        bias = 0.0
+        for r in range(rows[0], rows[1]):
+            move = lag.dtype.type(gain) * slope[r - rows[0], c]
+            bias += move
+            for p in range(layout.starts[r], layout.starts[r + 1]):
+                cell = (_column(layout, columns, p), c)
+                grown += _add(plan, state, lag, slot, cell, move * layout.values[p], mass)
+        if plan.intercept > 0:
+            cell = (np.int64(state.vectors.shape[1] - 1), c)
+            grown += _add(plan, state, lag, slot, cell, lag.dtype.type(bias), mass)
+    state.norm[chain] += grown
+
+
+@loop
+def _add(plan: Plan, state: ChainState, lag: Any, slot: Any, cell: Any, change: Any, mass: Any) -> Any:
+    """Move every active vector by c_a times `change` in one cell; the growth of the squared norm."""
+    j, c = cell
+    grown = 0.0
+    moved = change * 0
+    for a in range(plan.active.shape[1]):
+        vector = plan.active[slot, a]
+        if vector >= 0:
+            factor = lag.dtype.type(plan.coefficient[slot, a])
+            before = state.vectors[vector, j, c]
+            after = before + factor * change
+            state.vectors[vector, j, c] = after
+            moved += factor * (after - before)
+            # new^2 - old^2 of the rounded numbers: the norm does not drift from the vectors.
+            grown += (np.float64(after) - np.float64(before)) * (np.float64(after) + np.float64(before))
+    lag[j, c] += mass * moved
+    return grown
+
+
+@loop
+def _move_adagrad(
+    layout: Layout,
+    plan: Plan,
+    state: ChainState,
+    lag: Any,
+    slot: Any,
+    rows: Any,
+    columns: Any,
+    slope: Any,
+    mass: Any,
+    share: Any,
+    gradient: Any,
+    touched: Any,
+) -> Any:
+    """Per-coordinate steps on the minibatch's gradient, clipped to the box."""
+    kind = lag.dtype.type
+    width = state.vectors.shape[1]
+    count = 0
+    for r in range(rows[0], rows[1]):
+        for p in range(layout.starts[r], layout.starts[r + 1]):
+            j = _column(layout, columns, p)
+            if touched[width + j] == 0:
+                touched[width + j] = 1
+                touched[count] = j
+                count += 1
+            for c in range(slope.shape[1]):
+                gradient[j, c] += slope[r - rows[0], c] * layout.values[p]
+        if plan.intercept > 0:
+            for c in range(slope.shape[1]):
+                gradient[width - 1, c] += slope[r - rows[0], c]
+    if plan.intercept > 0:
+        touched[count] = width - 1
+        count += 1
+    rate = kind(plan.eta[plan.chain[slot]])
+    box = kind(plan.box[plan.chain[slot]])
+    for k in range(count):
+        j = touched[k]
+        touched[width + j] = 0
+        for c in range(slope.shape[1]):
+            moved = kind(0.0)
+            for a in range(plan.active.shape[1]):
+                vector = plan.active[slot, a]
+                if vector < 0:
+                    continue
+                factor = kind(plan.coefficient[slot, a])
+                # Divided once, after the sum: slopes that cancel must leave exactly 0.
+                g = factor * (share * gradient[j, c])
+                state.squares[vector, j, c] += g * g
+                if state.squares[vector, j, c] == 0:
+                    continue
+                before = state.vectors[vector, j, c]
+                after = before - rate * g / np.sqrt(state.squares[vector, j, c])
+                after = min(max(after, -box), box)
+                state.vectors[vector, j, c] = after
+                moved += factor * (after - before)
+            lag[j, c] += mass * moved
+            gradient[j, c] = 0
+
+
+@loop
+def _rescale(plan: Plan, state: ChainState, chain: Any) -> Any:
+    """After a step: the projection onto the ball, and the step size of dual averaging."""
+    state.steps[chain] += 1
+    if plan.rule[chain] == DUAL:
+        state.scale[chain] = plan.eta[chain] / np.sqrt(state.steps[chain] + 1.0)
+    size = np.sqrt(max(state.norm[chain], 0.0)) * state.scale[chain]
+    if size > plan.radius[chain]:
+        state.scale[chain] *= plan.radius[chain] / size
+
+
+@loop
+def _sinks(plan: Plan, state: ChainState, chain: Any) -> Any:
+    """Whether projections have made the scale so small that it is time to fold it."""
+    return plan.rule[chain] == SGD and state.scale[chain] < FOLD
+
+
+@loop
+def _fold(plan: Plan, state: ChainState, chain: Any) -> Any:
+    """Multiply the scale into the vectors of a chain, and take its norm afresh; the scale it had."""
+    scale = state.scale[chain]
+    state.scale[chain] = 1.0
+    state.norm[chain] = 0.0
+    for vector in range(len(plan.owner)):
+        if plan.owner[vector] == chain:
+            for j in range(state.vectors.shape[1]):
+                for c in range(state.vectors.shape[2]):
+                    state.vectors[vector, j, c] *= state.vectors.dtype.type(scale)
+                    state.norm[chain] += np.float64(state.vectors[vector, j, c]) ** 2
+    return scale

@@ -1,0 +1,21 @@
+"""`SparseRows`: a minimal CSR matrix that `Rows` accepts, without SciPy."""
+
+from typing import NamedTuple
+
+from semicyclic.types import Array
+
+
+class SparseRows(NamedTuple):
+    """Row r has the columns indices[indptr[r]:indptr[r+1]], and their values in `data`; d is `width`."""
+
+    indptr: Array
+    indices: Array
+    data: Array
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.indptr) - 1, self.width
+
+    def tocsr(self) -> "SparseRows":
+        return self

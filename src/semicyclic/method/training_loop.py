@@ -1,0 +1,188 @@
+"""The training loop: feeds packed rows to a kernel and collects its records."""
+
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from semicyclic.method import kernels
+from semicyclic.method.arrays import Plan, Records, blank_records, cut_records, in_force
+from semicyclic.method.batches import Packed, pack
+from semicyclic.method.hedge import check_factors, check_rates, in_play
+from semicyclic.method.log import Log
+from semicyclic.method.rows import Rows, join
+from semicyclic.method.run import Run
+from semicyclic.schedule.visits import visits
+from semicyclic.types import Array
+
+# Records are written page by page: large enough that calls do not count, small enough that dropping one frees
+# little more than it must. Arrays of 32 MB and more would be mapped afresh by the system every time.
+PAGE = 31 * 2**20
+REMEDY = "use a smaller step_size, scale the features, or set radius="
+
+
+class Diverged(ArithmeticError):
+    """The chain left the finite numbers."""
+
+
+def go_on(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -> Run:
+    """Learn from pending and new rows; hold back an unfilled minibatch unless they end here."""
+    parts = [part for part in (run.pending, rows) if part is not None]
+    if not parts:
+        return run
+    if rows is not None:
+        _check_part(run, rows)
+        if rows.block is not None and rows.cycle is None:
+            parts[-1] = _numbered(run, rows)
+    whole = join(parts)
+    if not final:
+        runs = visits(*whole.place(run.schedule))
+        open_rows = int(runs.start[-1] - runs.start[-2]) % batch_size
+        held = whole[len(whole) - open_rows :] if open_rows else None
+        run = replace(run, pending=held)
+        if open_rows == len(whole):
+            return run
+        whole = whole[: len(whole) - open_rows]
+    else:
+        run = replace(run, pending=None)
+    if whole.when is not None:
+        run = replace(run, latest=int(whole.when[-1]))
+    packed = pack(whole, run.schedule, loss=run.loss, batch_size=batch_size, classes=run.classes or None)
+    return learn(run, packed)
+
+
+def _check_part(run: Run, rows: Rows) -> None:
+    """Rows that follow must be like those before, and not earlier."""
+    expected = {
+        "columns": (run.state.vectors.shape[1] - 1, rows.width),
+        "dtype": (run.state.vectors.dtype, rows.values.dtype),
+        "intercept": (run.log.plan.intercept > 0, rows.intercept),
+    }
+    for name, (before, now) in expected.items():
+        if before != now:
+            raise ValueError(f"these rows have {name} {now}, those before had {before}: they must be alike")
+    if run.pending is not None and run.pending.when is not None:
+        latest = int(run.pending.when[-1])
+    else:
+        latest = run.latest
+    if rows.when is not None and len(rows) and int(rows.when[0]) < latest:
+        raise ValueError("these rows begin before the rows ahead of them end: sort the stream by time")
+
+
+def _numbered(run: Run, rows: Rows) -> Rows:
+    """Give numbered blocks their cycles, counted on from what came before."""
+    first = rows[:]
+    assert first.block is not None
+    cycle = np.r_[0, np.cumsum(np.diff(first.block) < 0)]
+    if run.pending is not None:
+        place = run.pending.place(run.schedule)
+        before = int(place.block[-1]), int(place.cycle[-1])
+    elif run.log.pages:
+        before = int(run.log.pages[-1].block[-1]), int(run.log.pages[-1].cycle[-1])
+    elif (past := run.log.past) is not None:
+        block = int(past.order.argmax())
+        before = block, int(past.cycle[block])
+    else:
+        before = 0, 0
+    first.cycle = before[1] + cycle + (first.block[0] < before[0])
+    return first
+
+
+def copied(held: Any) -> Any:
+    """With a generator of its own, so that going on with a run leaves it as it was."""
+    return deepcopy(held)
+
+
+def learn(run: Run, packed: Packed) -> Run:
+    """Run the chain over packed rows, changing the run's own state and log."""
+
+    layout, plan, state, log = packed.layout, run.log.plan, run.state, run.log
+    total = int(layout.visits[-1])
+    if run.bets is not None:
+        check_rates(run.bets, packed.steps)
+    coin = None if run.hedge is None else run.hedge.coin
+    toss = np.zeros(0) if coin is None else coin.random(total)
+    sizes = _sizes(packed, plan, log.experts)
+    done = 0
+    for stop, model, block in [*_draw(run, packed), (total, -1, -1)]:
+        while done < stop:
+            page = _page(packed, log, sizes, (done, stop))
+            done, count, used = kernels.advance.advance(
+                layout, plan, state, page, run.bets, toss, (done, stop)
+            )
+            _check(page, count)
+            log.append(cut_records(page, count, used))
+        if model >= 0:
+            assert run.reservoir is not None
+            run.reservoir.kept[model] = iterate(run, block, float(toss[stop]) if len(toss) else -1.0)
+    if run.bets is not None:
+        check_factors(run.bets)
+    if not np.isfinite(state.vectors).all():
+        raise Diverged("the chain diverged at its last step: " + REMEDY)
+    return replace(run, weighted=run.weighted or len(layout.weights) > 0)
+
+
+def iterate(run: Run, block: int, toss: float = -1.0) -> Array:
+    """[d+1, C] the iterate in force in a block; of hedged chains, their mixture or the one drawn."""
+    if run.bets is None:
+        return in_force(run.log.plan, run.state, block)
+    blocks, experts = run.bets.share.shape
+    held = np.zeros(experts)
+    in_play(run.bets, block, toss, held)
+    parts = [in_force(run.log.plan, run.state, e * blocks + block) for e in range(experts)]
+    return np.asarray(np.tensordot(held, parts, axes=1))
+
+
+def _sizes(packed: Packed, plan: Plan, experts: int) -> Array:
+    """[visits] how many numbers the changes of a record of each visit may take."""
+    layout = packed.layout
+    active = (plan.active >= 0).sum(axis=1).reshape(experts, -1).sum(axis=0)[layout.block]
+    tables = active + experts * (np.diff(layout.visits) > 1)
+    return np.asarray(np.diff(layout.first) * packed.loss.outputs * tables)
+
+
+def _page(packed: Packed, log: Log, sizes: Array, span: tuple[int, int]) -> Records:
+    """Room for the records to come: for all of them, or as many as a page holds."""
+    layout = packed.layout
+    first, last = np.searchsorted(layout.visits, (span[0], span[1] - 1), side="right") - 1
+    need = np.cumsum(sizes[first : last + 1])
+    limit = max(min(PAGE, log.budget // 8) // layout.values.itemsize, int(need[0]))
+    room, numbers = int(np.searchsorted(need, limit, side="right")), min(int(need[-1]), limit)
+    if np.isfinite(log.plan.radius).any():
+        # A visit has several records if the projection shrinks the scale often, at most one per step.
+        steps = np.diff(layout.visits)[first : last + 1]
+        room += int(steps[:room].sum()) // 8 + 1
+        numbers = min(limit, int(sizes[first : last + 1] @ steps))
+    return blank_records(room, log.experts, layout.lists, np.empty(numbers, layout.values.dtype))
+
+
+def _draw(run: Run, packed: Packed) -> list[tuple[int, int, int]]:
+    """(step, model, block) at which the reservoir takes the iterate in force, in order.
+
+    One uniform a step, so that cutting the stream changes nothing; of all the replacements in
+    these rows only each model's last one stays, and only that is carried out.
+    """
+    if run.reservoir is None:
+        return []
+    block = np.repeat(packed.layout.block, np.diff(packed.layout.visits))
+    model = run.member.model[block]
+    chance = run.reservoir.rng.random(len(block))
+    chosen = {}
+    for number in range(run.member.models):
+        own = np.flatnonzero(model == number)
+        count = run.reservoir.seen[number] + np.arange(1, len(own) + 1)
+        taken = own[chance[own] * count < 1.0]
+        run.reservoir.seen[number] += len(own)
+        if len(taken):
+            chosen[int(taken[-1])] = number
+    return [(step, number, int(block[step])) for step, number in sorted(chosen.items())]
+
+
+def _check(page: Records, count: int) -> None:
+    broken = ~np.isfinite(page.loss[:count])
+    if broken.any():
+        record = int(broken.argmax())
+        raise Diverged(
+            f"the chain diverged in cycle {page.cycle[record]}, block {page.block[record]}: " + REMEDY
+        )

@@ -1,0 +1,84 @@
+"""Formatting of times, durations and counts for people."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from rich.table import Table
+
+from semicyclic.types import Results
+
+if TYPE_CHECKING:
+    pass
+
+
+def _asked(chosen: Results | None) -> str:
+    """Of a long stream not all rows are asked, where candidates are compared."""
+    return "rows" if chosen is None else "rows asked"
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    """A list that may be long."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _losses(table: Table, blocks: list[str], progressive: Results) -> None:
+    rows = progressive["rows"]
+    for block, count, loss, margin in zip(
+        blocks, rows, progressive["by_block"], progressive["margin"], strict=True
+    ):
+        table.add_row(
+            block,
+            f"{count:,}",
+            "-" if loss is None else f"{loss:.4f}",
+            "-" if margin is None else f"{margin:.4f}",
+        )
+    table.add_section()
+    whole = progressive["all"]
+    table.add_row("all", f"{sum(rows):,}", "-" if whole is None else f"{whole:.4f}", "")
+
+
+def _counted(rows: Mapping[str, int]) -> str:
+    words = [f"rows: {rows['read']:,} read, {rows['used']:,} used"]
+    for name, what in (
+        ("refused", "refused"),
+        ("late_dropped", "late and dropped"),
+        ("late_kept", "late and kept"),
+        ("without_label", "without a label"),
+        ("waiting", "waiting for their labels or the rows to come"),
+        ("shifted", "moved out of an hour that the clock skipped"),
+    ):
+        if rows[name]:
+            words.append(f"{rows[name]:,} {what}")
+    return ", ".join(words)
+
+
+def _span(results: Results, zone: str) -> str:
+    return f"from {moment(results['first'], zone)} to {moment(results['last'], zone)} ({zone})"
+
+
+def moment(ticks: int, zone: str) -> str:
+    """A time for people, in a zone."""
+    try:
+        return datetime.fromtimestamp(ticks / 1e6, UTC).astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M")
+    except (OverflowError, ValueError, OSError):
+        return str(ticks)
+
+
+def _form(when: Mapping[str, Any]) -> str:
+    epochs = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+    if when["form"] in epochs:
+        return f"{epochs[when['form']]} since 1970"
+    return {"local": f"local time of {when['zone']}", "zoned": "with their zone"}.get(
+        when["form"], f"{when['form']} in {when['zone']}"
+    )
+
+
+def length(ticks: int) -> str:
+    """A length of time for people."""
+    seconds = ticks / 1e6
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.1f}{unit}"
+    return f"{seconds:g}s"

@@ -1,0 +1,24 @@
+"""HTML pages from templates, self-contained."""
+
+from importlib import resources
+from typing import Any
+
+from semicyclic.reports.plot import inline
+
+
+def page(template: str, **values: Any) -> str:
+    """Fill a template of this package; all text is escaped, figures excepted."""
+    from jinja2 import Environment, FunctionLoader
+    from markupsafe import Markup
+
+    folder = resources.files("semicyclic.reports") / "templates"
+    environment = Environment(
+        loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["signed"] = lambda value: f"{value:+.4f}".replace("-0.0000", "+0.0000")
+    environment.filters["figure"] = lambda picture: Markup(inline(picture.svg, picture.title))
+    return environment.get_template(template).render(**values)

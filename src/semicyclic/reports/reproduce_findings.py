@@ -1,0 +1,189 @@
+"""Findings of `reproduce` in sentences, computed from the results."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from semicyclic.types import Results
+
+
+def _last(results: Results, key: str, measure: str = "accuracy") -> float:
+    return float(results[measure][key]["mean"][-1])
+
+
+def _difference(results: Results, one: str, other: str) -> Mapping[str, Any]:
+    """A paired difference on the last day, its standard error, and whether it stands out."""
+    for each in results["differences"]["accuracy"]:
+        if (each["of"], each["over"]) == (one, other):
+            return dict(each)
+    raise KeyError((one, other))
+
+
+def _gap(results: Results, one: str, other: str) -> str:
+    """A difference with its standard error, and whether it stands out."""
+    found = _difference(results, one, other)
+    if found["standard_error"] is None:
+        return f"{found['mean']:+.4f}, of one repetition only"
+    clear = "" if found["clear"] else f", not clear from {_repetitions(results)}"
+    return f"{found['mean']:+.4f} with a standard error of {found['standard_error']:.4f}{clear}"
+
+
+def _verdict(results: Results, one: str, other: str) -> int:
+    """1 or -1 for a difference that stands out, else 0."""
+    found = _difference(results, one, other)
+    return 0 if not found["clear"] else 1 if found["mean"] > 0 else -1
+
+
+def _repetitions(results: Results) -> str:
+    count = results["settings"]["repetitions"]
+    return f"{count} repetition{'s' if count != 1 else ''}"
+
+
+def reading(results: Results) -> list[tuple[str, str]]:
+    """Headed paragraphs, in the order of the questions people ask."""
+    found = [
+        _consensus(results),
+        _pluralistic(results),
+        _average(results),
+        _hour(results),
+        _separate(results),
+    ]
+    found.append(("What these figures do not say", _limits(results)))
+    return found
+
+
+def _consensus(results: Results) -> tuple[str, str]:
+    last, mean = _last(results, "consensus"), _last(results, "consensus_average")
+    ideal, ideal_mean = _last(results, "iid"), _last(results, "iid_average")
+    text = (
+        f"Served at a random hour, the last iterate of the one chain is right {last:.4f} of the time, and "
+        f"that of "
+        f"shuffled data {ideal:.4f} (consensus over i.i.d.: {-(ideal - last):+.4f}). Averaged over all "
+        f"iterates they "
+        f"reach {mean:.4f} and {ideal_mean:.4f}. "
+    )
+    if _verdict(results, "iid", "consensus") <= 0:
+        text += f"{_repetitions(results).capitalize()} of these data show no clear deficit of the consensus."
+    elif ideal_mean - mean < 0.5 * (ideal - last):
+        text += (
+            "So here the deficit of the consensus is mostly an effect of the last iterate, which leans "
+            "towards the block seen last; the mean over all blocks does not. The theorems' lower bound is "
+            "for worse data than this: see semicyclic theory --hard."
+        )
+    else:
+        text += "So averaging mends only a part of the consensus's deficit here."
+    return "Does the rhythm hurt one model?", text
+
+
+def _pluralistic(results: Results) -> tuple[str, str]:
+    text = (
+        f"A model for each block, from the same chain: pluralistic over consensus "
+        f"{_gap(results, 'pluralistic', 'consensus')}; over the i.i.d. ideal "
+        f"{_gap(results, 'pluralistic', 'iid')}. "
+    )
+    if _verdict(results, "pluralistic", "iid") > 0:
+        text += "It can pass the ideal because that has to serve every hour with one model."
+    if results["settings"]["skew"] == "none":
+        text += " No skew was added: pluralism can gain no more than what the data have by themselves."
+    return "Does one model for each block help?", text
+
+
+def _average(results: Results) -> tuple[str, str]:
+    text = f"Pluralistic average over last iterate: {_gap(results, 'pluralistic_average', 'pluralistic')}. "
+    if _verdict(results, "pluralistic_average", "pluralistic") < 0:
+        text += (
+            "The average trails here. It still remembers the first steps, and with few or small steps that "
+            "weighs: use smaller minibatches, larger steps (averages want two to four times those of the "
+            "last iterate), or the tail average."
+        )
+    tried = [steps[0] for steps in results["settings"]["step_sizes"]]
+    if len(tried) == 1:
+        text += "Averages want larger steps than last iterates; --step-size .5 1 2 4 gives each its best."
+    else:
+        edge = [
+            key
+            for key in ("pluralistic", "pluralistic_average")
+            if results["step_sizes"][key][0] in (min(tried), max(tried))
+        ]
+        text += f"Each has the best of the steps {', '.join(f'{size:g}' for size in tried)}."
+        if edge:
+            text += " Some best ones lie at an end of that list: a wider one may do better."
+    return "Average or last iterate?", text
+
+
+def _hour(results: Results) -> tuple[str, str]:
+    base = _last(results, "iid_average")
+    hour, plural = _last(results, "hour_feature"), _last(results, "pluralistic_average")
+    text = (
+        "An ordinary chain with the block as a feature learns how many rows of each block are positive, and "
+        f"nothing else about the hour. It reaches {hour:.4f}, the pluralistic average {plural:.4f}, the "
+        f"i.i.d. "
+        f"average, which does not know the hour, {base:.4f}. "
+    )
+    gains = _verdict(results, "pluralistic_average", "iid_average") > 0
+    if gains and results["settings"]["blocks"] > 1:
+        share = max((hour - base) / (plural - base), 0)
+        if share < 1:
+            text += f"So {share:.0%} of the gain is knowing the block's share of positives. "
+        else:
+            text += "So the feature gains as much as the pluralistic average or more. "
+        if share >= 0.5 and results["settings"]["skew"] != "none":
+            text += "The skew changes nothing but that share, and the feature is a fair answer to it. "
+    text += (
+        "Where words change their meaning with the hour a feature cannot say so, and a model for each block "
+        "can; a shared model with a residual for each block does both "
+        f"({_last(results, 'residual'):.4f}). On log loss the feature has "
+        f"{_last(results, 'hour_feature', 'log_loss'):.4f}, the pluralistic average "
+        f"{_last(results, 'pluralistic_average', 'log_loss'):.4f}, the residual "
+        f"{_last(results, 'residual', 'log_loss'):.4f}."
+    )
+    return "And why not just add the hour as a feature?", text
+
+
+def _separate(results: Results) -> tuple[str, str]:
+    grains = results["granularity"]
+    first, last = grains["blocks"][0], grains["blocks"][-1]
+    plural, own = grains["pluralistic_average"]["mean"], grains["per_component_average"]["mean"]
+    text = (
+        f"Pluralistic average over per-component average: "
+        f"{_gap(results, 'pluralistic_average', 'per_component_average')}. From {first} to {last:,} "
+        f"blocks the pluralistic "
+        f"average goes from {plural[0]:.4f} to {plural[-1]:.4f}, separate chains from {own[0]:.4f} to "
+        f"{own[-1]:.4f}: each "
+        "of them learns from its own block only (and a minibatch ends with its block, so finer blocks "
+        "make more steps). A hedge between the two needs no choice: AdaHedge "
+        f"{_last(results, 'hedged_adahedge'):.4f}, Prod {_last(results, 'hedged_prod'):.4f}. Prod needs a "
+        f"ball to project "
+        f"onto (radius {results['settings']['radius']:g}) and moves slowly. "
+    )
+    if not results["prod"]["rate_of_theorem_4"]:
+        text += "Some block has too few steps for the rate of Theorem 4; Prod had the largest it may have."
+    return "Or a chain for each block?", text
+
+
+def _limits(results: Results) -> str:
+    parts = []
+    if results["data"]["stand_in"]:
+        parts.append(
+            "The data are a stand-in made by this package: its words are invented, and no figure here "
+            "says anything "
+            "about real tweets."
+        )
+    else:
+        parts.append(
+            "In Sentiment140 every row from 17 June 2009 on is negative, so its dates say more about the "
+            "label than any hour does; the experiment uses the time of day alone."
+        )
+    parts.append(
+        "Rows are shuffled inside each block before they are divided over the days, as in the paper: this "
+        "is the "
+        "setting of the theorems, not the order of a real stream, in which the world also drifts."
+    )
+    parts.append("Scores are means over blocks, each counting alike, whatever its size.")
+    if len(results["settings"]["step_sizes"]) > 1:
+        parts.append(
+            "Each approach has the step with the best accuracy on the last day's test rows, as the paper "
+            "chose "
+            "its own: a little kind to every approach, and to all alike."
+        )
+    parts.append("Repetitions share their rows, so their spread is not that of fresh data.")
+    return " ".join(parts)

@@ -1,0 +1,35 @@
+"""Report of `what-if`: terminal table."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def said(console: Console, results: Mapping[str, Any], out: Path | None) -> None:
+    """A line for every model."""
+    models = results["models"]
+    measures = list(models[0].get("scores", {}))
+    table = Table(title=f"From the log of one chain, {results['cycles_kept']:,} cycles kept")
+    table.add_column("blocks", justify="right")
+    table.add_column("read-out", no_wrap=True)
+    for name in measures:
+        table.add_column(name.replace("_", " "), justify="right")
+    if out is not None:
+        table.add_column("file", no_wrap=True)
+    for each in models:
+        scores = [f"{each['scores'][name]:.4f}" for name in measures]
+        table.add_row(
+            str(each["blocks"]), each["read_out"], *scores, *([each["file"]] if out is not None else [])
+        )
+    console.print(table)
+    empty = max(each["never_visited"] for each in models)
+    if empty:
+        console.print(
+            f"blocks that were never visited, and have the mean of all: up to {empty}", highlight=False
+        )
+    where = f" Models: {out}" if out is not None else ""
+    text = f"{results['seconds']:.2f} s for {len(models)} models.{where}"
+    console.print(text, highlight=False, soft_wrap=True, markup=False)

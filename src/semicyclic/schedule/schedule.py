@@ -1,0 +1,187 @@
+"""`Schedule`: a period of wall time cut into blocks, and the (cycle, block) of a time.
+
+`locate` gives (cycle, block). Blocks are periodic in local wall time, start inclusive and
+end exclusive; the cycle is the local date, week or period index (SPEC A4). So a
+repeated hour may visit a block twice in one cycle, and a skipped hour not at all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from semicyclic.schedule import kernels
+from semicyclic.schedule.block_edges import DAY, Edges, build
+from semicyclic.schedule.timestamps import instants, span
+from semicyclic.schedule.timezones import EPOCH, changes, to_wall, zone_info
+from semicyclic.types import Array
+
+# 1970-01-01 was a Thursday: weeks start on the Monday before.
+MONDAY = -3 * DAY
+# Below this many rows NumPy answers sooner than Numba loads.
+MANY = 1 << 16
+
+
+class Located(NamedTuple):
+    """Where moments fall: the cycle (counted from 1970) and the block (0-based)."""
+
+    cycle: Array
+    block: Array
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A period of wall time cut into blocks that neither overlap nor leave a gap.
+
+    Made by `daily`, `weekly` or `every`. `starts` are the blocks' beginnings within the
+    period, in microseconds and in the order in which blocks are numbered; a block ends where
+    the next in time begins, and the last in time may reach across the period's end.
+    """
+
+    period: int
+    starts: tuple[int, ...]
+    labels: tuple[str, ...]
+    zone: str = "UTC"
+    origin: int = 0
+
+    def __post_init__(self) -> None:
+        zone_info(self.zone)
+        if self.period <= 0:
+            raise ValueError(f"period={self.period!r}: must be positive")
+        if not self.starts or len(set(self.starts)) != len(self.starts):
+            raise ValueError("a schedule needs at least one block, and no two may start together")
+        if len(self.labels) != len(self.starts) or len(set(self.labels)) != len(self.labels):
+            raise ValueError(f"{len(self.starts)} blocks need as many labels, all different")
+        if not all(0 <= start < self.period for start in self.starts):
+            raise ValueError("a block must start within the period")
+
+    @staticmethod
+    def daily(blocks: int | None = None, *, edges: Edges | None = None, zone: str = "UTC") -> "Schedule":
+        """Blocks of the day. `edges`: starts (6, "13:30"), pairs, or {label: (start, end)}."""
+        return Schedule(DAY, *build(DAY, blocks, edges), zone)
+
+    @staticmethod
+    def weekly(blocks: int | None = None, *, edges: Edges | None = None, zone: str = "UTC") -> "Schedule":
+        """Blocks of the week, which begins on Monday; edges such as "Sat 08:00"."""
+        return Schedule(7 * DAY, *build(7 * DAY, blocks, edges), zone, MONDAY)
+
+    @staticmethod
+    def every(
+        period: timedelta | float,
+        blocks: int | None = None,
+        *,
+        edges: Edges | None = None,
+        zone: str = "UTC",
+        origin: datetime | None = None,
+    ) -> "Schedule":
+        """Blocks of any period (a timedelta or seconds), counted from the wall time `origin`."""
+        ticks = span(period if isinstance(period, timedelta) else timedelta(seconds=period))
+        start = 0 if origin is None else span(origin.replace(tzinfo=None) - EPOCH.replace(tzinfo=None))
+        return Schedule(ticks, *build(ticks, blocks, edges), zone, start)
+
+    @property
+    def blocks(self) -> int:
+        """m, the number of blocks."""
+        return len(self.starts)
+
+    def locate(
+        self,
+        when: object,
+        *,
+        zone: str | None = None,
+        ambiguous: str = "earlier",
+        missing: str = "shift",
+    ) -> Located:
+        """(cycle, block) of each moment.
+
+        when: aware datetimes or epoch seconds, which are instants; or naive datetimes or
+            `datetime64`, which need `zone`, the zone they were written in.
+        ambiguous: a naive hour that happened twice is the "earlier" (or "later") one.
+        missing: a naive hour that was skipped is moved forward by the gap ("shift").
+        Either may be "raise".
+        """
+        return self.place(instants(when, zone=zone, ambiguous=ambiguous, missing=missing))
+
+    def place(self, ticks: Array) -> Located:
+        """`locate` for instants in microseconds since 1970 UTC."""
+        order = np.argsort(self.starts)
+        starts, owner = np.array(self.starts)[order], order
+        if starts[0] != 0:
+            starts, owner = np.r_[0, starts], np.r_[owner[-1], owner]
+        if len(ticks) >= MANY:
+            table = changes(self.zone, int(ticks.min()), int(ticks.max()))
+            width = self.period // self.blocks
+            equal = width if self._is_equal() else 0
+            found = kernels.locate.locate(ticks, *table, (self.period, self.origin, equal), starts, owner)
+            return Located(*found)
+        cycle, rest = np.divmod(to_wall(self.zone, ticks) - self.origin, self.period)
+        return Located(cycle, owner[np.searchsorted(starts, rest, side="right") - 1].astype(np.int64))
+
+    def membership(self, when: object, *, width: timedelta, **naive: Any) -> Array:
+        """[rows, m] soft membership: the share of a window around `when` spent in each block.
+
+        The window is `width` of wall time with the moment in its middle (SPEC G). Its rows
+        are distributions over blocks, as `Pluralistic.predict(membership=...)` takes them.
+        """
+        window = span(width)
+        if not window > 0:
+            raise ValueError(f"width={width!r}: must be positive")
+        wall = to_wall(self.zone, instants(when, **naive)) - self.origin
+        low = wall - window // 2
+        return np.asarray((self._spent(low + window) - self._spent(low)) / window)
+
+    def _spent(self, wall: Array) -> Array:
+        """[rows, m] time spent in each block from the origin until `wall`."""
+        turns, rest = np.divmod(wall[:, None], self.period)
+        order = np.argsort(self.starts)
+        begin = np.array(self.starts)
+        end = np.empty_like(begin)
+        end[order] = np.r_[begin[order][1:], self.period]
+        spent = np.clip(rest, begin, end) - begin
+        total = end - begin
+        last, wrap = order[-1], begin[order[0]]
+        spent[:, last] += np.minimum(rest[:, 0], wrap)
+        total[last] += wrap
+        return np.asarray(turns * total + spent)
+
+    def _is_equal(self) -> bool:
+        width, rest = divmod(self.period, self.blocks)
+        return rest == 0 and self.starts == tuple(range(0, self.period, width))
+
+    def nest(self, coarser: "Schedule") -> Array:
+        """[m] the coarser schedule's block that holds each of this one's blocks."""
+        same = (self.period, self.origin, self.zone) == (coarser.period, coarser.origin, coarser.zone)
+        if not same or not set(coarser.starts) <= set(self.starts):
+            raise ValueError(
+                "the coarser schedule must have the same period, zone and origin, and every edge "
+                "of it must be an edge of the finer one"
+            )
+        order = np.argsort(coarser.starts)
+        index = np.searchsorted(np.array(coarser.starts)[order], self.starts, side="right") - 1
+        return np.asarray(order[index])
+
+    def to_json(self) -> dict[str, Any]:
+        """A value for `json.dumps`, which `from_json` reads back."""
+        return {
+            "period": self.period,
+            "starts": list(self.starts),
+            "labels": list(self.labels),
+            "zone": self.zone,
+            "origin": self.origin,
+        }
+
+    @staticmethod
+    def from_json(value: Mapping[str, Any]) -> "Schedule":
+        """The schedule that `to_json` wrote."""
+        try:
+            return Schedule(
+                period=int(value["period"]),
+                starts=tuple(int(start) for start in value["starts"]),
+                labels=tuple(str(label) for label in value["labels"]),
+                zone=str(value["zone"]),
+                origin=int(value["origin"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a schedule: {error!r} in {value!r}") from None

@@ -1,0 +1,66 @@
+"""Parsers of durations, sizes and schedules as users write them."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+from semicyclic.schedule.schedule import Schedule
+
+SECONDS = {
+    "us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "hours": 3600,
+    "d": 86_400, "day": 86_400, "days": 86_400, "w": 604_800, "week": 604_800, "weeks": 604_800,
+}  # fmt: skip
+BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+MOST = 400 * 366 * 86_400
+
+
+def parse_duration(option: str, text: str) -> int:
+    """Microseconds in 10min, 1.5h, 1h30min or 0."""
+    plain = text.strip().lower().replace(" ", "")
+    if plain in ("0", ""):
+        return 0
+    parts = re.findall(r"([0-9]*\.?[0-9]+)([a-z]+)", plain)
+    if not parts or "".join(number + unit for number, unit in parts) != plain:
+        raise ValueError(f"{option} {text}: write a length of time, such as 30s, 10min, 2h or 1d")
+    total = 0.0
+    for number, unit in parts:
+        if unit not in SECONDS:
+            raise ValueError(f"{option} {text}: the unit {unit!r} is unknown: use s, min, h, d or w")
+        total += float(number) * SECONDS[unit]
+    if total > MOST:
+        raise ValueError(f"{option} {text}: that is more than 400 years")
+    return round(total * 1_000_000)
+
+
+def parse_size(option: str, text: str) -> int:
+    """Bytes in 1GB, 512MB or a number."""
+    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", text.strip().lower())
+    if not found or found[2] not in BYTES:
+        raise ValueError(f"{option} {text}: write a size, such as 1GB or 512MB")
+    return round(float(found[1]) * BYTES[found[2]])
+
+
+def parse_schedule(option: str, text: str, zone: str) -> Schedule:
+    """daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00, every:90min:3."""
+    kind, _, rest = text.partition(":")
+    try:
+        if kind in ("daily", "weekly"):
+            make = Schedule.daily if kind == "daily" else Schedule.weekly
+            return make(**_blocks(rest), zone=zone)
+        if kind == "every":
+            period, _, rest = rest.partition(":")
+            ticks = parse_duration("period", period)
+            return Schedule.every(timedelta(microseconds=ticks), **_blocks(rest), zone=zone)
+    except ValueError as error:
+        raise ValueError(f"{option} {text}: {error}") from None
+    raise ValueError(f"{option} {text}: write daily:6, weekly:7, daily:06:00,13:30,22:00 or every:90min:3")
+
+
+def _blocks(text: str) -> dict[str, Any]:
+    """So many equal blocks, or the starts of blocks."""
+    if text.isdecimal():
+        return {"blocks": int(text)}
+    starts = [each.strip() for each in text.split(",") if each.strip()]
+    if not starts:
+        raise ValueError("say how many blocks, or where they start, such as daily:24")
+    return {"edges": [int(each) if each.isdecimal() else each for each in starts]}

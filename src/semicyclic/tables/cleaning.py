@@ -1,0 +1,70 @@
+"""Cleaning: from a batch of a file to typed rows, with its faults listed."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semicyclic.tables.columns import CleanRows, Schema, check_columns, check_types
+from semicyclic.tables.formats import stacked
+from semicyclic.tables.sources import SourceBatch
+
+# So many of the first rows tell what columns are, how numbers are spread, and what the labels are.
+START = 1 << 14
+
+
+def first_rows(parts: Iterable[SourceBatch], count: int = START) -> Any:
+    """The first rows of a stream as one table; None where there are none."""
+    tables = []
+    for part in parts:
+        if count > 0 and part.batch.table.num_rows:
+            tables.append(part.batch.table.slice(0, count))
+            count -= tables[-1].num_rows
+    return stacked(tables) if tables else None
+
+
+def tidied(columns: Schema, part: SourceBatch, name: str, rows: int | None = None) -> CleanRows:
+    """The rows of a part, or so many of them, with what is wrong with any; `name` is that of the file."""
+    batch, table = part.batch, part.batch.table
+    for missing in columns.names if batch.lenient else ():
+        # A key that no object of this part has.
+        if missing not in table.column_names:
+            table = table.append_column(missing, pa.nulls(len(batch.row), pa.string()))
+    try:
+        check_columns(columns.names, table.column_names)
+        check_types(columns, table)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+    own, faults = batch.row[:rows], batch.faults
+    if rows is not None and rows < len(batch.row):
+        faults = [(row, what) for row, what in faults if row < batch.row[rows]]
+    tidy = columns.tidy(table.slice(0, rows), own)
+    return tidy._replace(faults=sorted([*faults, *tidy.faults]))
+
+
+def refuse_first(tidy: CleanRows, name: str, remedy: str) -> None:
+    """Refuse rows with a fault: the first is named, with its file and what to do."""
+    if tidy.faults:
+        row, what = tidy.faults[0]
+        raise ValueError(f"{name}, row {row:,}: {what}; {remedy}")
+
+
+def gathered(parts: Sequence[CleanRows]) -> CleanRows:
+    """Tidy rows of several parts as one."""
+    labels: Any = [part.labels for part in parts]
+    if any(each is None for each in labels):
+        labels = None
+    elif isinstance(labels[0], np.ndarray):
+        labels = np.concatenate(labels)
+    else:
+        labels = pa.concat_arrays(labels)
+    return CleanRows(
+        pa.concat_tables([part.table for part in parts]).combine_chunks(),
+        np.concatenate([part.ticks for part in parts]),
+        labels,
+        np.concatenate([part.row for part in parts]),
+        [fault for part in parts for fault in part.faults],
+        sum(part.missing for part in parts),
+        sum(part.shifted for part in parts),
+    )

@@ -1,0 +1,69 @@
+"""`Vocabulary`: the exact features of a whole input, collected in an extra pass."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from semicyclic.tables.arrow import known_texts, texts
+from semicyclic.tables.columns import NUMBER, TEXT, Schema
+from semicyclic.tables.features import Features, Scale, scale_of
+from semicyclic.tables.kernels import hashing as k
+from semicyclic.types import Array
+
+# More features than this are hashed.
+MOST = 1 << 20
+# How many rows, evenly spaced over the stream, tell how a number is spread.
+SAMPLE = 1 << 17
+_LETTERS = bytes(k.LETTER)
+
+
+@dataclass
+class Vocabulary:
+    """What is known after some rows: values of categories, tokens of texts, a sample of the numbers."""
+
+    columns: Schema
+    found: set[str] = field(default_factory=set)
+    stride: int = 1
+    rows: int = 0
+    numbers: dict[str, list[Array]] = field(default_factory=dict)
+
+    def add(self, table: Any) -> None:
+        """Go over some tidy rows."""
+        for name, kind in self.columns.kinds.items():
+            column = table.column(name).combine_chunks()
+            if kind == NUMBER:
+                first = -self.rows % self.stride
+                self.numbers.setdefault(name, []).append(column.to_numpy()[first :: self.stride])
+                continue
+            if not texts(column).there.all():
+                self.found.add(name + k.MISSING)
+            known = known_texts(column)
+            if kind != TEXT:
+                self.found.update(f"{name}{k.EQUALS}{value}" for value in pc.unique(known).to_pylist())
+            else:
+                words: set[bytes] = set()
+                for text in pc.unique(known):
+                    words.update(text.as_buffer().to_pybytes().translate(_LETTERS).split(b"\0"))
+                words.discard(b"")
+                self.found.update(f"{name}{k.HAS}{word.decode('utf-8', 'replace')}" for word in words)
+        self.rows += table.num_rows
+        while self.rows > self.stride * SAMPLE:
+            # Every second of those kept, as if the stride had been twice as long from the start.
+            self.numbers = {name: [np.concatenate(parts)[::2]] for name, parts in self.numbers.items()}
+            self.stride *= 2
+
+    def scales(self, bins: int) -> dict[str, Scale]:
+        """How every number is scaled and binned."""
+        return {name: scale_of(np.concatenate(parts), bins) for name, parts in self.numbers.items()}
+
+    def features(self, scales: dict[str, Scale]) -> Features | None:
+        """A column for every feature; None where there are too many."""
+        labels = list(self.found)
+        for name, scale in scales.items():
+            bins = len(scale.edges) + 1 if scale.edges else 0
+            labels += [name, name + k.MISSING, *(f"{name}{k.BIN}{number}" for number in range(bins))]
+        if len(labels) > MOST:
+            return None
+        return Features(self.columns, scales, None, tuple(sorted(labels)))

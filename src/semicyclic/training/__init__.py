@@ -1,0 +1,20 @@
+"""Resumable training from files, and what can be done with a finished run."""
+
+from typing import TYPE_CHECKING
+
+from semicyclic.lazy import lazy_submodules
+
+if TYPE_CHECKING:
+    from semicyclic.training import config as config
+    from semicyclic.training import delayed_loss as delayed_loss
+    from semicyclic.training import inspect as inspect
+    from semicyclic.training import load_all as load_all
+    from semicyclic.training import predict as predict
+    from semicyclic.training import read_ahead as read_ahead
+    from semicyclic.training import reader as reader
+    from semicyclic.training import results as results
+    from semicyclic.training import run_dir as run_dir
+    from semicyclic.training import train_files as train_files
+    from semicyclic.training import what_if as what_if
+else:
+    __getattr__ = lazy_submodules(__name__)
