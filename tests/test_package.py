@@ -1,9 +1,12 @@
 """The package from outside: what it exports, what it loads, what it says of itself."""
 
+import inspect
+import pkgutil
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +19,46 @@ def test_the_public_names_are_sorted_and_there() -> None:
     assert sc.__all__ == sorted(sc.__all__, key=lambda name: (name.islower(), name))
     for name in sc.__all__:
         assert getattr(sc, name) is not None
+
+
+def public_names() -> list[str]:
+    """Every public name with the methods and fields of public classes, and every command with its options."""
+    from semicyclic.adapters import flower
+    from semicyclic.cli.main import app
+
+    found = []
+    for prefix, space in {"sc": sc, "semicyclic.adapters.flower": flower}.items():
+        for name in space.__all__:
+            thing = getattr(space, name)
+            found += [f"{prefix}.{name}", *(f"{prefix}.{name}.{each}" for each in own_names(thing))]
+    for command in app:
+        if not command.startswith("-"):
+            options = app[command].assemble_argument_collection()
+            found.append(f"semicyclic {command}")
+            found += [f"semicyclic {command} {each.names[0]}" for each in options if each.names[0] != "*"]
+    return sorted(set(found))
+
+
+def own_names(thing: Any) -> set[str]:
+    """The public names that a class or module of this package defines, or that a class inherits from one."""
+    if inspect.ismodule(thing) and hasattr(thing, "__path__"):
+        return {each.name for each in pkgutil.iter_modules(thing.__path__)}
+    if inspect.ismodule(thing):
+        names = set(getattr(thing, "__all__", ())) or {
+            name for name, value in vars(thing).items() if getattr(value, "__module__", "") == thing.__name__
+        }
+    elif inspect.isclass(thing):
+        ours = [each for each in thing.__mro__ if each.__module__.startswith("semicyclic")]
+        names = {name for each in ours for name in (*vars(each), *getattr(each, "__annotations__", {}))}
+    else:
+        return set()
+    # scikit-learn adds methods set_..._request by itself.
+    return {name for name in names if not name.startswith("_") and not name.endswith("_request")}
+
+
+def test_the_public_names_are_those_listed() -> None:
+    listed = (ROOT / "tests" / "public_names.txt").read_text(encoding="utf-8").splitlines()
+    assert public_names() == listed
 
 
 def test_importing_loads_nothing_heavy() -> None:

@@ -7,6 +7,7 @@ from semicyclic.lazy import lazy_submodules
 if TYPE_CHECKING:
     from semicyclic.auto import buffer as buffer
     from semicyclic.auto import calendar as calendar
+    from semicyclic.auto import candidate_state as candidate_state
     from semicyclic.auto import candidates as candidates
     from semicyclic.auto import column_map as column_map
     from semicyclic.auto import export as export

@@ -19,6 +19,7 @@ import numpy as np
 
 from semicyclic.auto import kernels
 from semicyclic.auto.buffer import RowBuffer, joined
+from semicyclic.auto.candidate_state import CandidateState, RowWindow, no_candidates, widen, workspace
 from semicyclic.auto.candidates import CandidateSet, CandidateTables
 from semicyclic.auto.column_map import ColumnMap
 from semicyclic.auto.protocol import EvaluationProtocol, Plan, unasked
@@ -105,9 +106,7 @@ class Portfolio:
             tables = form.tables()
             held = self._kept_apart(form)
             self.parts.append(
-                PortfolioPart(
-                    form, tables, kernels.candidate_sgd.nothing(tables, self.columns.used, outputs, held)
-                )
+                PortfolioPart(form, tables, no_candidates(tables, self.columns.used, outputs, held))
             )
         sizes = calendar.slots, calendar.blocks, self.form.size, outputs
         self.questions = {name: unasked(*sizes, at_dawn=name == "forward") for name in QUESTIONS}
@@ -143,7 +142,7 @@ class Portfolio:
         plan = self._plan()
         for part in self.parts:
             kernels.candidate_sgd.learn_rest(
-                part.tables, plan, part.state, window, 0, kernels.candidate_sgd.work(part.tables, plan[2])
+                part.tables, plan, part.state, window, 0, workspace(part.tables, plan[2])
             )
         self.questions = {name: question.end(plan) for name, question in self.questions.items()}
         self.waiting = self.waiting.take(slice(self.waiting.size, self.waiting.size))
@@ -206,7 +205,7 @@ class Portfolio:
         def walk(part: PortfolioPart) -> tuple[Array, Array, int]:
             size = part.form.size * outputs
             first, second = (np.empty((number if each else 0, size), np.float32) for each in asked)
-            work = kernels.candidate_sgd.work(part.tables, outputs)
+            work = workspace(part.tables, outputs)
             learnt = kernels.candidate_sgd.walk(
                 part.tables, plan, part.state, window, (0, old), self.delay, (place, first, second), work
             )
@@ -273,11 +272,7 @@ class Portfolio:
         self.columns.used, self.columns.place = used, arrays["place"].copy()
         self.last = (last[0], last[1], last[2])
         self.parts = [
-            part._replace(
-                state=kernels.candidate_sgd.CandidateState(
-                    *own(f"part{number}", kernels.candidate_sgd.CandidateState._fields)
-                )
-            )
+            part._replace(state=CandidateState(*own(f"part{number}", CandidateState._fields)))
             for number, part in enumerate(self.parts)
         ]
         asked = [name for name in QUESTIONS if f"{name}.{HELD[0]}" in arrays]
@@ -322,7 +317,7 @@ class Portfolio:
             (starts, columns, values, norm),
         )
         own = rows.target, rows.weight, norm, rows.fine, rows.cycle, rows.clock, rows.dawn
-        return kernels.candidate_sgd.RowWindow(starts, columns, values, *own)
+        return RowWindow(starts, columns, values, *own)
 
     def _widen(self) -> None:
         """Room for all columns in use, and for some to come."""
@@ -330,6 +325,4 @@ class Portfolio:
         room, used = self.parts[0].state.vectors.shape[1], self.columns.used
         if used > room:
             more = min(max(used, room + room // 2, ROOM), self.columns.most)
-            self.parts = [
-                part._replace(state=kernels.candidate_sgd.widened(part.state, more)) for part in self.parts
-            ]
+            self.parts = [part._replace(state=widen(part.state, more)) for part in self.parts]

@@ -19,6 +19,7 @@ from semicyclic.evaluation.scores import ScoreSums
 from semicyclic.method.loss import LOGISTIC, Loss
 from semicyclic.method.rows import Rows
 from semicyclic.schedule.block_edges import DAY
+from semicyclic.schedule.label_delay import known_before
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timezones import to_wall
 from semicyclic.types import Array, ReportProgress
@@ -121,7 +122,7 @@ def backtest(
     cycle, block = schedule.place(stream.ticks)
     dawn = portfolio.dawns(stream.clock, cycle, calendar.place(stream.ticks), schedule.zone)
     known = {
-        name: baselines.known_before(stream.clock, until, delay)
+        name: known_before(stream.clock, until, delay)
         for name, until in zip(QUESTIONS, (stream.clock, dawn), strict=True)
     }
     others = {name: baselines.simple(stream.loss, stream.target, block, known[name]) for name in QUESTIONS}

@@ -14,11 +14,6 @@ RATE, PREVIOUS, BLOCK = "running rate", "previous label", "constant per block"
 PRIOR = 0.5
 
 
-def known_before(clock: Array, until: Array, delay: int) -> Array:
-    """For each row how many of the first rows' labels were known before `until`."""
-    return np.searchsorted(clock + delay, until, side="left")
-
-
 def simple(loss: Loss, target: Array, block: Array, known: Array) -> dict[str, Array]:
     """The answers of all baselines of this kind."""
     if loss.classes == 0:

@@ -102,7 +102,7 @@ class Records(NamedTuple):
     cycle, block: [R]. listed, width: [R] its columns are lists[listed : listed + width].
     rows, loss: [R] the weight of its rows, and their losses summed; for hedged experts, expected losses.
     steps, step_loss, most, spread: [R] its steps, the sum and the largest of their losses, and the sum of
-        squared distances of each from the mean of those before it in the block (see `tally`).
+        squared distances of each from the mean of those before it in the block (see `loss_stats`).
     weight: [R, E] the sum of its steps' weights, and mass: that of weight times scale.
     scale: [R, E] at its end. fold: [R, E] by which the chain's vectors were multiplied afterwards.
     force: [R, E] the expert's probability after the record; 1 without a hedge.

@@ -24,7 +24,7 @@ and divide by T:
 where the last step needs m <= B sqrt(T), that is m <= B^2 K n. The proof gives 4 B for 2 B in Lemma 1, and
 with the step `tight` (4 sqrt(ln(B T/m)) + 1) sqrt(B^2 / (T/m)) in the first bound. It needs losses that
 differ by at most 2 B, which projection of both chains ensures; B >= 1 for the regret 2; and T_i >= 4 ln(B
-T_i), so that nu <= 1/(4 B). `theory` has every bound with its corrected constant.
+T_i), so that nu <= 1/(4 B). `theory.bounds` has every bound with its corrected constant.
 
 AdaHedge needs none of these conditions. Its regret to every expert is O(R sqrt(T_i)) for losses in a range R,
 so it gives the first bound, without the logarithm, but not the constant regret to w_t of the second.

@@ -28,7 +28,7 @@ def no_losses(blocks: int) -> LossStats:
 def add_losses(
     before: LossStats, block: Array, steps: Array, loss: Array, most: Array, spread: Array
 ) -> LossStats:
-    """Count further records, given as `Page` has them."""
+    """Count further records, given as `Records` has them."""
     blocks = len(before.steps)
     largest = before.most.copy()
     np.maximum.at(largest, block, most)

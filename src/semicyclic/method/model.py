@@ -18,7 +18,7 @@ from semicyclic.types import Array
 class Pluralistic:
     """(w^1..w^m): for each block the weights [C, d+1], the intercept last. It never changes.
 
-    held: the weights [m, C, d+1], or `Frames` that stand for them, as they come from a file. An
+    held: the weights [m, C, d+1], or `DeltaWeights` that stand for them, as they come from a file. An
         array that fits is shared with the caller: do not change it afterwards.
     fallback: the blocks that were never visited; they hold the consensus mean.
     features: how features were made, any JSON value; it travels with the model, unread.

@@ -7,6 +7,7 @@ from semicyclic.lazy import lazy_submodules
 if TYPE_CHECKING:
     from semicyclic.schedule import block_edges as block_edges
     from semicyclic.schedule import kernels as kernels
+    from semicyclic.schedule import label_delay as label_delay
     from semicyclic.schedule import numbered as numbered
     from semicyclic.schedule import schedule as schedule
     from semicyclic.schedule import timestamps as timestamps

@@ -1,6 +1,6 @@
 """Model files: safetensors with a JSON header.
 
-The tensors are those of `Frames`: kind, first, column, value, dense. The metadata is one JSON text:
+The tensors are those of `DeltaWeights`: kind, first, column, value, dense. The metadata is one JSON text:
 the format's version, what the model is beside its weights, and digests: of that, of the tables,
 and of each key frame with what builds on it. So a block can be read and checked without the rest.
 """

@@ -1,7 +1,7 @@
 """Reader: from files to chunks of sparse rows, in order of time.
 
 What is learnt is a function of the rows alone: however files are cut into batches, a chunk ends with
-its cycle, or after CHUNK rows of it. All that is known at a chunk's end is one value, `Reading`, from
+its cycle, or after CHUNK rows of it. All that is known at a chunk's end is one value, `ReaderState`, from
 which reading goes on: so a checkpoint is that value and the run's.
 """
 
@@ -162,7 +162,7 @@ def _bits(job: TrainConfig, labels: Labels, wide: Features, table: Any) -> int:
 
 @dataclass
 class Reader:
-    """Reads on from a `Reading`; what it knows of names grows with it."""
+    """Reads on from a `ReaderState`; what it knows of names grows with it."""
 
     job: TrainConfig
     name: Named

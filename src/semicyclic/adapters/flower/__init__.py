@@ -26,7 +26,7 @@ from semicyclic.adapters.flower.client_selection import Selection
 from semicyclic.adapters.flower.clock import BlockClock, FastClock, RoundClock, WallClock
 from semicyclic.adapters.flower.clocked_strategy import ClockedStrategy
 from semicyclic.adapters.flower.in_process_grid import InProcessGrid
-from semicyclic.adapters.flower.rounds import BlockResult
+from semicyclic.adapters.flower.round_results import BlockResult
 from semicyclic.adapters.flower.strategy import PluralisticStrategy
 
 __all__ = [

@@ -13,7 +13,7 @@ from semicyclic.adapters.flower.block_models import BlockModels
 from semicyclic.adapters.flower.candidate_scores import Candidate, CandidateScores, mean_losses
 from semicyclic.adapters.flower.chains import Chains
 from semicyclic.adapters.flower.reply_validation import WORST, RejectedReply
-from semicyclic.adapters.flower.rounds import Round
+from semicyclic.adapters.flower.round_results import Round
 from semicyclic.adapters.flower.serialization import record
 from semicyclic.adapters.flower.server_state import ServerState
 from semicyclic.adapters.flower.strategy_state import innermost_of

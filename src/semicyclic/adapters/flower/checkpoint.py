@@ -24,7 +24,7 @@ import numpy as np
 from semicyclic.adapters.flower.averages import BlockAverages, CycleMean, ModelMean
 from semicyclic.adapters.flower.chains import ChainModel
 from semicyclic.adapters.flower.client_selection import ClientDirectory, ClientProfile
-from semicyclic.adapters.flower.rounds import BlockResult, Round
+from semicyclic.adapters.flower.round_results import BlockResult, Round
 from semicyclic.adapters.flower.serialization import record
 from semicyclic.adapters.flower.strategy_state import changed, classes, dump, load
 from semicyclic.method.hedge import HedgeState

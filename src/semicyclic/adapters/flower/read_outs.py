@@ -7,7 +7,7 @@ import numpy as np
 from semicyclic.adapters.flower.block_models import BlockModels
 from semicyclic.adapters.flower.candidate_evaluation import CandidateEvaluation
 from semicyclic.adapters.flower.chains import ChainModel
-from semicyclic.adapters.flower.rounds import reply_counts
+from semicyclic.adapters.flower.round_results import reply_counts
 from semicyclic.adapters.flower.server_state import ServerState
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.types import Array

@@ -36,7 +36,8 @@ from semicyclic.adapters.flower.reply_validation import (
     check_not_misunderstood,
     unexpected_reply,
 )
-from semicyclic.adapters.flower.rounds import BlockResult, LoopOptions, Round, run_rounds, tally
+from semicyclic.adapters.flower.round_results import BlockResult, Round, tally
+from semicyclic.adapters.flower.rounds import LoopOptions, run_rounds
 from semicyclic.adapters.flower.serialization import record
 from semicyclic.adapters.flower.server_state import ServerState, first_bets
 from semicyclic.adapters.flower.strategy_settings import resolve_settings

@@ -214,7 +214,7 @@ def close_visit(
 
 
 # What is known of a record before its first step: the weight of its rows, the sum of their losses; its
-# number of steps, the sum and the largest of their losses, and their spread (see `tally`).
+# number of steps, the sum and the largest of their losses, and their spread (see `loss_stats`).
 NOTHING = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
