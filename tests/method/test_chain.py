@@ -135,7 +135,7 @@ def test_importance_weights_multiply_the_gradient_and_not_the_average(
     # A chain of one block has nothing to weigh.
     emphasis = np.divide(target, share, out=np.ones_like(share), where=share > 0)
     made.problem.emphasis = [1.0] * made.blocks if kind == "separate" else emphasis.tolist()
-    check_against_oracle(made, trained(made, target=target), tolerance=1e-12, near=1e-4)
+    check_against_oracle(made, trained(made, objective_shares=target), tolerance=1e-12, near=1e-4)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -183,5 +183,5 @@ def test_every_chain_may_have_a_start_of_its_own() -> None:
         alone = train.separate(rows, 1, initial_weights=starts[i], batch_size=2, classes=(0, 1))
         assert np.allclose(both.last().weights[i], alone.last().weights[0], atol=1e-6)
         assert np.allclose(both.mean().weights[i], alone.mean().weights[0], atol=1e-6)
-    with pytest.raises(ValueError, match=r"start has shape \(3, 1, 4\)"):
+    with pytest.raises(ValueError, match=r"initial_weights has shape \(3, 1, 4\)"):
         train.separate(sc.Rows(X, y, block=block), 2, initial_weights=rng.normal(size=(3, 1, 4)))

@@ -214,7 +214,7 @@ def test_log_loss_agrees_with_scikit_learn() -> None:
     rows = sc.Rows(rng.normal(size=(500, 4)), rng.integers(0, 2, 500), block=[0] * 500)
     model = train.consensus(rows, 1).mean()
     found = sc.matrix(model, rows, metric=sc.metrics.log_loss).values[0, 0]
-    assert found == pytest.approx(log_loss(rows.labels, model.predict_proba(rows).astype(float)), abs=1e-6)
+    assert found == pytest.approx(log_loss(rows.labels, model.predict_proba(rows)), abs=1e-6)
 
 
 # ------------------------------------------------------------------- progressive losses

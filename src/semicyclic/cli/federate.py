@@ -68,10 +68,10 @@ def federate(
     """Train a fleet of devices that come and go with the clock, and compare what to do about it.
 
     Federated Averaging as it is and copies of it by block, one model for each block of the day
-    (`PluralisticStrategy`), separate chains, a hedge, and the ideal of devices that are always available; each with
-    the step size that is best for it on rows for validation. Runs Flower's own apps in this process; killed
-    and started again with the same words it goes on. Writes report.html, its figures, results.json and the
-    first repetition's models.safetensors.
+    (`PluralisticStrategy`), separate chains, a hedge, and the ideal of devices that are always available;
+    each with the step size that is best for it on rows for validation. Runs Flower's own apps in this
+    process; killed and started again with the same words it goes on. Writes report.html, its figures,
+    results.json and the first repetition's models.safetensors.
 
     Example: semicyclic federate --availability cosine --local-steps 1 10 --out fleet
     """

@@ -161,7 +161,8 @@ class Pluralistic:
             raise ValueError(
                 "loss hinge has no probabilities: use predict or score, or train with loss.logistic"
             )
-        chance = self.loss.link(self.score(rows, **where))
+        # In double precision, so that the probabilities of a row sum to 1 as other libraries check it.
+        chance = self.loss.link(self.score(rows, **where).astype(np.float64))
         return chance if chance.ndim == 2 else np.stack([1.0 - chance, chance], axis=1)
 
     def mixture(self, share: npt.ArrayLike) -> Array:

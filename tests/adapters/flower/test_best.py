@@ -611,7 +611,7 @@ def test_means_on_disk_are_those_in_memory(tmp_path: Path, precision: str, per_b
         again = strategy(storage=storage, chains=Chains.SHARED, per_block=per_block, tail=3)
         again.start(InProcessGrid(client(), 6), _wide(), 70, checkpoint=place)
         held.append((found, again))
-    for (a, b), read in [(pair, read) for pair in zip(*held, strict=True) for read in ("models", "tails")]:
+    for (a, b), read in [(pair, read) for pair in zip(*held, strict=True) for read in ("mean", "tail")]:
         ours, theirs = (getattr(each, read)().models for each in (a, b))
         for x, y in zip(ours, theirs, strict=True):
             for name, value in x.items():

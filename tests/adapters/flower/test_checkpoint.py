@@ -137,7 +137,9 @@ def test_killed_while_it_writes_nothing_is_lost(
                 patch.setattr(keeping, "put_text", dying(keeping.put_text, lambda *_: True))
             else:
                 name = {"rounds": "_log", "tidy": "_tidy"}[moment]
-                patch.setattr(keeping.Keeper, name, dying(getattr(keeping.Keeper, name), lambda *_: True))
+                patch.setattr(
+                    keeping.CheckpointDir, name, dying(getattr(keeping.CheckpointDir, name), lambda *_: True)
+                )
             with pytest.raises(Killed):
                 run(made(INNER["FedAdam"], Chains.HEDGED), ROUNDS, grid(), checkpoint=place)
         run(made(INNER["FedAdam"], Chains.HEDGED), ROUNDS, grid(), checkpoint=place)

@@ -93,7 +93,7 @@ def _warn_of_state(strategy: "PluralisticStrategy") -> None:
         WARNING,
         "%s carries momentum or adaptive state from block to block, so the shared model lags behind the "
         "clock and the mean of a block may be another block's model: use chains=Chains.SPLIT or SEPARATE, "
-        "where each block has state of its own, or deploy best() and not models()",
+        "where each block has state of its own, or deploy best() and not mean()",
         classes(strategy.inner),
     )
 
