@@ -182,4 +182,4 @@ def stands(results: Results) -> dict[str, bool]:
 
 def hard_page(results: Results, pictures: Sequence[Picture]) -> str:
     """The report of `semicyclic theory --hard`."""
-    return page("hard.html", results=results, pictures=pictures, kinds=KINDS, **stands(results))
+    return page("lower_bounds.html", results=results, pictures=pictures, kinds=KINDS, **stands(results))
