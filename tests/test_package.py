@@ -13,6 +13,7 @@ import pytest
 import semicyclic as sc
 
 ROOT = Path(__file__).parent.parent
+MAIN = "from semicyclic.cli.main import main; main"
 
 
 def test_the_public_names_are_sorted_and_there() -> None:
@@ -66,6 +67,33 @@ def test_importing_loads_nothing_heavy() -> None:
     code = f"import sys, semicyclic; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("missing", "code", "words"),
+    [
+        ("pyarrow", "import semicyclic as sc; sc.read('x.csv', when='t')", "pip install 'semicyclic[files]'"),
+        (
+            "pyarrow",
+            f"{MAIN}(['train', 'x.csv', '--when', 't', '--label', 'y', '--out', 'none'])",
+            "[files]'",
+        ),
+        ("flwr", f"{MAIN}(['federate', '--out', 'none'])", "pip install 'semicyclic[flower]'"),
+        ("sklearn", "import semicyclic as sc; sc.SemiCyclicClassifier", "pip install 'semicyclic[sklearn]'"),
+        ("pyarrow", f"{MAIN}(['theory', '--K', '2'])", ""),
+    ],
+)
+def test_a_missing_extra_is_answered_with_what_to_install(
+    missing: str, code: str, words: str, tmp_path: Path
+) -> None:
+    """A module that is None in `sys.modules` cannot be imported. The theory needs none of them."""
+    hidden = f"import sys; sys.modules[{missing!r}] = None; {code}"
+    done = subprocess.run(
+        [sys.executable, "-c", hidden], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert words in done.stderr
+    assert (done.returncode == 0) == (words == "")
+    assert not list(tmp_path.iterdir())
 
 
 def test_all_contains_every_other_extra() -> None:

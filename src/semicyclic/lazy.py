@@ -44,9 +44,10 @@ def _import(module: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name not in EXTRAS:
+        missing = str(error.name).partition(".")[0]
+        if missing not in EXTRAS:
             raise
-        what, extra = EXTRAS[error.name]
+        what, extra = EXTRAS[missing]
         raise ImportError(
-            f"{what} needs {error.name}, which is not installed: pip install 'semicyclic[{extra}]'"
+            f"{what} needs {missing}, which is not installed: pip install 'semicyclic[{extra}]'"
         ) from None

@@ -81,7 +81,8 @@ def federate(
     if repetitions < 1:
         raise ValueError(f"--repetitions {repetitions}: must be at least 1")
     settings, steps = _settings(told)
-
+    # Imported before anything is written: Flower may not be installed.
+    compare = experiments.federated.compare
     # Every rejected reply is counted and reported; Flower's own lines for every round help nobody here.
     logging.getLogger("flwr").setLevel(logging.ERROR)
     started = time.perf_counter()
@@ -89,7 +90,7 @@ def federate(
     with output_dir(out), reports.terminal.progress(console) as tell:
         state = _state(out, told, console)
         try:
-            results, models = experiments.federated.compare.contest(
+            results, models = compare.contest(
                 settings,
                 repetitions=repetitions,
                 local_steps=steps,
@@ -101,7 +102,7 @@ def federate(
         except ValueError as error:
             if not any(state.glob("**/rounds.jsonl")):
                 shutil.rmtree(state)
-            if isinstance(error, experiments.federated.compare.NoReplies):
+            if isinstance(error, compare.NoReplies):
                 raise ValueError(
                     "no round had a reply in time: give a longer --deadline, or another --availability"
                 ) from None
