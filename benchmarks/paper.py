@@ -116,15 +116,15 @@ class _Once:
         labels = self.rows.labels
         assert labels is not None
         parts = protocol.split(len(self.rows), rng)
-        kept = protocol.skewed(how, parts.train, labels, self.block, rng)
+        kept = protocol.apply_skew(how, parts.train, labels, self.block, rng)
         order = protocol.cyclic(how, kept, self.block, len(parts.train), rng)
         tested, where = protocol.tests(
-            how, protocol.skewed(how, parts.test, labels, self.block, rng), self.block
+            how, protocol.apply_skew(how, parts.test, labels, self.block, rng), self.block
         )
-        test = self.rows[tested].placed(where)
+        test = self.rows[tested].with_blocks(where)
         with ThreadPoolExecutor(2) as pool:
             cyclic = pool.submit(self._cyclic, order, test)
-            ideal = pool.submit(self._ideal, protocol.mixed(order, rng), test)
+            ideal = pool.submit(self._ideal, protocol.shuffle_visits(order, rng), test)
             return {**cyclic.result(), **ideal.result()}
 
     def _cyclic(self, order: RowOrder, test: Rows) -> dict[str, float]:

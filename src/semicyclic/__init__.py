@@ -17,7 +17,7 @@ from semicyclic.lazy import lazy_names
 from semicyclic.method import basis, loss, metrics, step, train
 from semicyclic.method.average import Mean, merge
 from semicyclic.method.batches import Packed, pack
-from semicyclic.method.evaluate import Difference, Matrix, matrices, matrix, paired
+from semicyclic.method.evaluate import Difference, Matrix, matrices, matrix, paired_difference
 from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
@@ -62,7 +62,7 @@ __all__ = [
     "merge",
     "metrics",
     "pack",
-    "paired",
+    "paired_difference",
     "read",
     "save",
     "step",

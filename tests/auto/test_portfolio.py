@@ -15,7 +15,7 @@ from semicyclic.auto.calendar import calendar_of
 from semicyclic.auto.candidates import KINDS, LANES, RATES, SHARES, form_of
 from semicyclic.auto.column_map import ColumnMap
 from semicyclic.auto.export import model_weights, weights_of
-from semicyclic.auto.kernels.mixing import faded
+from semicyclic.auto.kernels.mixing import fade_and_add
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.datasets import regimes
 from semicyclic.method import loss as losses
@@ -80,7 +80,7 @@ def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
     assert rows.when is not None
     fine, cycle = calendar.place(rows.when), schedule.place(rows.when).cycle
     starts = visits(cycle, fine).start
-    placed = rows.placed(fine, cycle)
+    placed = rows.with_blocks(fine, cycle)
     marked = with_marks(placed, calendar)
     bare = with_marks(Rows(np.zeros((len(rows), 4)), rows.labels, block=fine, cycle=cycle), calendar)
     number = 0
@@ -122,7 +122,7 @@ def test_a_read_out_scores_what_that_of_its_chain_does() -> None:
     assert rows.when is not None
     cycle, block = schedule.place(rows.when)
     names = list(portfolio.names)
-    placed = rows.placed(block, cycle)
+    placed = rows.with_blocks(block, cycle)
     step = adagrad(RATES[1])
     for chain, basis in (("single", "pluralistic"), ("separate", "separate"), ("residual", "residual")):
         run = getattr(train, basis)(placed, 4, step_size=step, batch_size=1)
@@ -443,10 +443,10 @@ def test_columns_are_shared_evenly() -> None:
 def test_losses_of_long_ago_weigh_nothing() -> None:
     sums, none = np.zeros(2, np.float32), np.float32(0.0)
     one = np.float32(1.0)
-    faded(sums, np.float32(0.9), one, np.array([5.0, 0.0], np.float32), none)
+    fade_and_add(sums, np.float32(0.9), one, np.array([5.0, 0.0], np.float32), none)
     assert sums[0] == 5.0
     for _ in range(200):
-        faded(sums, np.float32(0.9), one, np.zeros(2, np.float32), none)
+        fade_and_add(sums, np.float32(0.9), one, np.zeros(2, np.float32), none)
     assert sums[0] < 1e-6
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import semicyclic as sc
-from semicyclic.reports.demo import said
+from semicyclic.reports.demo import findings
 from semicyclic.training.run_dir import MODEL, RESULTS
 from tests.cli.test_command_line import here
 
@@ -57,7 +57,7 @@ def test_the_demo_finds_what_the_paper_proves_and_says_where_it_ends(shown: Path
 
 def test_the_words_of_the_demo_follow_its_numbers(shown: Path) -> None:
     results = json.loads((shown / RESULTS).read_text())
-    words = said(results)
+    words = findings(results)
     assert "better than the i.i.d. ideal" in words["paper"]
     assert "worse than separate chains" in words["calendar"]
     assert "it is not beaten by an average over the year" in words["hour"]
@@ -66,14 +66,14 @@ def test_the_words_of_the_demo_follow_its_numbers(shown: Path) -> None:
         gap.update(mean=-gap["mean"], clear=True)
     scores = results["calendar"]["all"]
     scores["pluralistic"] = 0.1
-    turned = said(results)
+    turned = findings(results)
     assert "worse than the i.i.d. ideal" in turned["paper"]
     assert "better than separate chains" in turned["calendar"]
     assert "It is the best of them in this order too" in turned["calendar"]
     assert "does not replace a model for every block" in turned["hour"]
     for gap in results["paper"]["differences"].values():
         gap.update(clear=False)
-    assert "about as well as" in said(results)["paper"]
+    assert "about as well as" in findings(results)["paper"]
 
 
 def test_only_clear_differences_are_bold(shown: Path) -> None:

@@ -180,8 +180,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "columns": (lambda: sc.matrix(MODEL, sc.Rows(np.ones((1, 9)), [1.0], block=[0])), "rows have 9 columns"),
     "labels": (lambda: sc.matrix(MODEL, sc.Rows(MADE.problem.X, block=MADE.problem.block)), "no labels"),
     "level": (lambda: sc.metrics.pinball(1.0), "level=1.0"),
-    "pairs": (lambda: sc.paired([1.0, 2.0], [1.0]), "give one for each repetition"),
-    "one pair": (lambda: sc.paired([1.0], [1.0]), "at least two"),
+    "pairs": (lambda: sc.paired_difference([1.0, 2.0], [1.0]), "give one for each repetition"),
+    "one pair": (lambda: sc.paired_difference([1.0], [1.0]), "at least two"),
 }
 
 
@@ -203,10 +203,10 @@ def test_paired_differences_cancel_what_repetitions_share() -> None:
     rng = np.random.default_rng(0)
     luck = rng.normal(size=200)
     one, other = luck + 0.3 + 0.01 * rng.normal(size=200), luck
-    found = sc.paired(one, other)
+    found = sc.paired_difference(one, other)
     assert found.mean == pytest.approx(0.3, abs=0.005)
     assert found.error == pytest.approx(0.01 / np.sqrt(200), rel=0.2)
-    assert str(sc.paired([2.0, 4.0], [1.0, 1.0])) == "+2.0000 +- 1.0000 (2 repetitions)"
+    assert str(sc.paired_difference([2.0, 4.0], [1.0, 1.0])) == "+2.0000 +- 1.0000 (2 repetitions)"
 
 
 def test_log_loss_agrees_with_scikit_learn() -> None:
@@ -338,7 +338,10 @@ def test_the_confidence_sequence_holds_at_all_times_at_once(chance: float) -> No
 
 def stitched(t: Array, spread: Array, delta: float) -> Array:
     return np.array(
-        [certificate._stitched(float(n), float(v), 1.0, delta) for n, v in zip(t, spread, strict=True)]
+        [
+            certificate._stitched_boundary(float(n), float(v), 1.0, delta)
+            for n, v in zip(t, spread, strict=True)
+        ]
     )
 
 
@@ -347,15 +350,17 @@ def test_the_stitched_boundary_is_the_published_formula() -> None:
         level = 1.4 * np.log(np.log2(2 * v)) + np.log(certificate.ZETA / delta)
         k1, k2 = (2**0.25 + 2**-0.25) / np.sqrt(2), (np.sqrt(2) + 1) / 2
         expected = (np.sqrt(k1**2 * v * level + k2**2 * level**2) + k2 * level) / 500
-        assert certificate._stitched(500, v, 1.0, delta) == pytest.approx(expected)
+        assert certificate._stitched_boundary(500, v, 1.0, delta) == pytest.approx(expected)
         # Losses in other units are bounded in those units.
-        assert certificate._stitched(500, 49 * v, 7.0, delta) == pytest.approx(7 * expected)
+        assert certificate._stitched_boundary(500, 49 * v, 7.0, delta) == pytest.approx(7 * expected)
 
 
 def test_the_any_time_margin_of_a_block_knows_its_own_spread() -> None:
     found, tally = sc.certificate(RUN, span=2.0, any_time=True), RUN.log.tally()
     for block in range(3):
-        extra = certificate._stitched(float(tally.steps[block]), float(tally.spread[block]), 2.0, 0.05 / 3)
+        extra = certificate._stitched_boundary(
+            float(tally.steps[block]), float(tally.spread[block]), 2.0, 0.05 / 3
+        )
         assert found.block_bound[block] - found.block_mean[block] == pytest.approx(extra)
 
 

@@ -265,7 +265,7 @@ def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
 ) -> None:
     """Also where cycles are counted from the blocks."""
     made = case(seed, width=width, kind="single" if kind == "hedged" else kind, rule=rule, n=120)
-    rows = made.rows.placed(made.rows.block) if bare else made.rows  # type: ignore[arg-type]
+    rows = made.rows.with_blocks(made.rows.block) if bare else made.rows  # type: ignore[arg-type]
     basis, told = made.basis, {**made.settings, "classes": tuple(np.unique(np.asarray(rows.labels)).tolist())}
 
     def start(part: sc.Rows, **more: Any) -> sc.Run:
@@ -275,12 +275,12 @@ def test_a_folded_run_goes_on_as_if_nothing_had_been_folded(
 
     run = start(rows[:cut])
     whole = train.extend(run, rows[cut:])
-    folded = run.folded()
+    folded = run.without_records()
     assert not folded.log.pages
     if run.log.pages:
         for name in ("mean", "last", "consensus"):
             assert np.allclose(getattr(run, name)().weights, getattr(folded, name)().weights, atol=1e-9)
-    on = train.extend(folded.folded(), rows[cut:])
+    on = train.extend(folded.without_records(), rows[cut:])
     for name in ("mean", "last", "consensus", "consensus_last"):
         one, other = getattr(whole, name)().weights, getattr(on, name)().weights
         assert np.allclose(one, other, rtol=0, atol=1e-11), name

@@ -222,7 +222,7 @@ def test_packing_in_an_order_is_packing_the_rows_in_that_order(size: int) -> Non
     cycle, block = np.divmod(np.arange(size + 7) * 12 // (size + 7), 4)
     order = RowOrder(chosen, cycle, block)
     one = sc.pack(rows, 4, loss=sc.loss.logistic, batch_size=5, order=order)
-    other = sc.pack(rows[chosen].placed(block, cycle), 4, loss=sc.loss.logistic, batch_size=5)
+    other = sc.pack(rows[chosen].with_blocks(block, cycle), 4, loss=sc.loss.logistic, batch_size=5)
     for name in one.layout._fields:
         assert np.array_equal(getattr(one.layout, name), getattr(other.layout, name)), name
     assert one.steps.tolist() == other.steps.tolist()
@@ -259,9 +259,9 @@ def test_many_rows_are_taken_in_any_order_as_few_are() -> None:
         one, cells = rows[chosen[k : k + 1]], slice(taken.indptr[k], taken.indptr[k + 1])
         assert np.array_equal(one.indices, taken.indices[cells])
         assert np.array_equal(one.values, taken.values[cells])
-    moved = taken.placed(np.zeros(70_000, int))
+    moved = taken.with_blocks(np.zeros(70_000, int))
     assert moved.block is not None
     assert not moved.block.any()
     assert taken.block.any()
     with pytest.raises(ValueError, match="block"):
-        taken.placed([0, 1])
+        taken.with_blocks([0, 1])

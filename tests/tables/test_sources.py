@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from semicyclic.tables import byte_stream
 from semicyclic.tables.sources import ReadPosition, Sources
 from semicyclic.tables.text_formats import FormatOptions
-from semicyclic.tables.watermark import LatePolicy, WaitingRows, Watermark, joined
+from semicyclic.tables.watermark import LatePolicy, WaitingRows, Watermark, concat_waiting
 from tests.tables.small_tables import WRITERS, rows_of, write_csv, write_jsonl
 
 cell = st.text(alphabet='ab,"\n\r é;|', max_size=6)
@@ -317,6 +317,6 @@ def test_rows_come_out_sorted_whatever_parts_they_came_in(
 
 
 def test_joined_parts_are_one_after_another() -> None:
-    whole = joined([held([1, 2]), held([], 2), held([5], 2)])
+    whole = concat_waiting([held([1, 2]), held([], 2), held([5], 2)])
     assert whole.label.tolist() == [0, 1, 2]
     assert whole.table.num_rows == 3

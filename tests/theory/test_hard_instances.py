@@ -11,10 +11,10 @@ from semicyclic.experiments.lower_bounds import (
     METHODS,
     Method,
     pluralistic,
+    run_shuffled,
     sgd,
     sgd_average,
-    shuffled,
-    tuned,
+    tune,
 )
 from semicyclic.theory import hard_instances
 from semicyclic.theory.hard_instances import HardInstance
@@ -138,7 +138,7 @@ def test_the_minimiser_of_a_block_is_least_over_the_ball_and_nearest(
 @settings(max_examples=10, deadline=None)
 def test_a_rotation_changes_nothing_but_the_directions(seed: int, blocks: int) -> None:
     rng = np.random.default_rng(seed)
-    turned, plain = hard_instances.rotated(2, 40, rng, blocks=blocks), HardInstance(2, blocks=blocks)
+    turned, plain = hard_instances.random_rotation(2, 40, rng, blocks=blocks), HardInstance(2, blocks=blocks)
     V = turned.rotation
     assert V is not None
     w = rng.normal(size=40)
@@ -165,7 +165,7 @@ def test_on_cyclic_data_no_method_falls_below_the_bound_however_it_is_tuned(meth
     """K=4, m=2, n=1000, B=1, in the 4K coordinates: all stay above 3B/(256K)."""
     instance = HardInstance(K)
     steps = N if method in (sgd, sgd_average) else 250
-    best = tuned(method, instance, steps, GRID)
+    best = tune(method, instance, steps, GRID)
     assert best >= instance.bound * (1 - 1e-9)
     assert best < instance.gap(np.zeros(16))  # it did learn something
 
@@ -174,7 +174,7 @@ def test_on_cyclic_data_no_method_falls_below_the_bound_however_it_is_tuned(meth
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_neither_with_a_thousand_steps_a_block_and_a_finer_grid(method: Method) -> None:
     instance = HardInstance(K)
-    assert tuned(method, instance, N, np.geomspace(1e-5, 1.0, 16)) >= instance.bound * (1 - 1e-9)
+    assert tune(method, instance, N, np.geomspace(1e-5, 1.0, 16)) >= instance.bound * (1 - 1e-9)
 
 
 def test_nor_does_minimising_each_block_fully() -> None:
@@ -189,7 +189,7 @@ def test_nor_does_minimising_each_block_fully() -> None:
 
 def test_the_iid_average_does_fall_below_the_bound() -> None:
     instance = HardInstance(K)
-    gaps = [shuffled(instance, N, np.random.default_rng(seed))[0] for seed in range(3)]
+    gaps = [run_shuffled(instance, N, np.random.default_rng(seed))[0] for seed in range(3)]
     assert max(gaps) < instance.bound
 
 
@@ -209,7 +209,10 @@ def test_pluralistic_means_stay_in_the_ball_whatever_the_step() -> None:
     # Unless told otherwise at the step of the theorem, B / sqrt(T).
     assert pluralistic(instance, 50)[0] == pluralistic(instance, 50, np.array([1 / np.sqrt(200)]))[0]
     one, other = (np.random.default_rng(0) for _ in range(2))
-    assert shuffled(instance, 50, one)[0] == shuffled(instance, 50, other, np.array([1 / np.sqrt(200)]))[0]
+    assert (
+        run_shuffled(instance, 50, one)[0]
+        == run_shuffled(instance, 50, other, np.array([1 / np.sqrt(200)]))[0]
+    )
 
 
 @given(seed=seeds)
@@ -233,7 +236,7 @@ def test_the_gap_of_tuned_sgd_falls_with_the_cycles_as_the_theorems_say(smooth: 
     for number in cycles:
         instance = HardInstance(number, smooth=smooth)
         grid = np.geomspace(3e-4, 1e-2, 7) * (10 if smooth else 1)
-        gaps.append(tuned(sgd, instance, 250, grid))
+        gaps.append(tune(sgd, instance, 250, grid))
     slope = np.polyfit(np.log(cycles), np.log(gaps), 1)[0]
     assert abs(slope - (-2 if smooth else -1)) <= 0.2, (slope, gaps)
 
@@ -244,7 +247,10 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "radius": (lambda: HardInstance(2, radius=-1.0), "radius=-1.0"),
     "smooth": (lambda: HardInstance(1, radius=20.0, smooth=True), "B <= 16 K = 16"),
     "rotation": (lambda: HardInstance(1, rotation=np.ones((5, 4))), "orthonormal"),
-    "dimension": (lambda: hard_instances.rotated(4, 15, np.random.default_rng(0)), "at least 4 K = 16"),
+    "dimension": (
+        lambda: hard_instances.random_rotation(4, 15, np.random.default_rng(0)),
+        "at least 4 K = 16",
+    ),
     "point": (lambda: HardInstance(1).value(np.zeros(5)), r"w has shape \(5,\)"),
     "float": (lambda: HardInstance(4.0), "cycles=4.0"),  # type: ignore[arg-type]
     "step": (lambda: HardInstance(1).prox(np.zeros(4), 0, 0.0), "step=0.0"),
@@ -264,7 +270,7 @@ def test_in_a_large_enough_dimension_unseen_directions_stay_unseen() -> None:
     d = hard_instances.dimension_needed(1, 100, delta=0.05)
     assert d == 4 + int(np.ceil(2048 * np.log(8 * 100 / 0.05)))
     rng = np.random.default_rng(0)
-    instance = hard_instances.rotated(1, d, rng)
+    instance = hard_instances.random_rotation(1, d, rng)
     assert instance.rotation is not None
     queries = rng.normal(size=(100, d))
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)

@@ -26,7 +26,15 @@ from semicyclic.tables.text_formats import FormatOptions
 from semicyclic.tables.watermark import LatePolicy
 from semicyclic.training import reader, train_files
 from semicyclic.training.config import TrainConfig
-from semicyclic.training.run_dir import CHECKPOINT, MODEL, RESULTS, VISITS, locked, read_run, write_state
+from semicyclic.training.run_dir import (
+    CHECKPOINT,
+    MODEL,
+    RESULTS,
+    VISITS,
+    lock_run_dir,
+    read_run,
+    write_state,
+)
 from semicyclic.training.train_files import FileTraining, TrainProgress
 from tests.tables.small_tables import Row, rows_of, write, write_csv
 
@@ -49,7 +57,7 @@ def run(
     out.mkdir(exist_ok=True)
     options = how.pop("options", FormatOptions(batch=50))
     tell = how.pop("tell", lambda news: None)
-    with locked(out):
+    with lock_run_dir(out):
         return FileTraining(job, Sources(files, options), out, tell, every=0.0, **how).go(resume=resume)
 
 
@@ -289,9 +297,9 @@ def test_checkpoints_that_are_damaged_foreign_or_older_are_refused(tmp_path: Pat
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
     with (
-        locked(tmp_path),
+        lock_run_dir(tmp_path),
         pytest.raises(ValueError, match="another run is working in this folder"),
-        locked(tmp_path),
+        lock_run_dir(tmp_path),
     ):
         pass
 

@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from semicyclic.experiments.federated.fleet import FleetSettings, make
+from semicyclic.experiments.federated.fleet import FleetSettings, make_fleet
 
 app = ClientApp()
 
@@ -56,7 +56,7 @@ def my_rows(context: Context, fifths: slice) -> tuple[np.ndarray, np.ndarray, li
 
     fifths: which of every five rows, such as slice(1, None) for all but the first.
     """
-    world = make(FleetSettings.told(context.run_config))
+    world = make_fleet(FleetSettings.from_config(context.run_config))
     people, device = world.population, context.node_config["partition-id"]
     begin, end = people.first[device], people.first[device + 1]
     rows = people.rows[begin:end]

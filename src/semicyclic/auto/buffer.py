@@ -36,7 +36,7 @@ class RowBuffer(NamedTuple):
         )
 
 
-def joined(first: RowBuffer, second: RowBuffer) -> RowBuffer:
+def concat_buffers(first: RowBuffer, second: RowBuffer) -> RowBuffer:
     """One after the other."""
     indptr = np.r_[first.indptr, second.indptr[1:] + first.indptr[-1]]
     return RowBuffer(indptr, *(np.concatenate(pair) for pair in zip(first[1:], second[1:], strict=True)))

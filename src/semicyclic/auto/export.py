@@ -25,23 +25,23 @@ def weights_of(portfolio: Portfolio, question: str) -> Array:
     return found
 
 
-def lost(portfolio: Portfolio) -> Array:
+def loss_sums(portfolio: Portfolio) -> Array:
     """[blocks, 3] of the mixture in each block of the schedule: rows, losses, losses squared."""
     return np.asarray(portfolio.questions[portfolio.question].bets.lost)
 
 
 def mean_loss(portfolio: Portfolio) -> float:
     """The mean loss of the mixture over all rows whose labels are known."""
-    rows, total, _ = lost(portfolio).sum(axis=0)
+    rows, total, _ = loss_sums(portfolio).sum(axis=0)
     return float(total / rows) if rows > 0 else float("nan")
 
 
 def unseen(portfolio: Portfolio) -> tuple[int, ...]:
     """The model's blocks of those blocks that had no rows; they have what is common to all."""
-    return tuple(np.flatnonzero(lost(portfolio)[portfolio.form.calendar.block, 0] == 0).tolist())
+    return tuple(np.flatnonzero(loss_sums(portfolio)[portfolio.form.calendar.block, 0] == 0).tolist())
 
 
-def chosen(portfolio: Portfolio, top: int = 3) -> dict[str, Any]:
+def describe_choice(portfolio: Portfolio, top: int = 3) -> dict[str, Any]:
     """For each slot what the mixture consists of, and what each of it has lost there: a JSON value."""
     names, bets = portfolio.names, portfolio.questions[portfolio.question].bets
     weights = weights_of(portfolio, portfolio.question)
@@ -70,7 +70,7 @@ def model_weights(portfolio: Portfolio) -> Array:
     sound = [_sound(part) for part in portfolio.parts]
     found = np.zeros((calendar.size, portfolio.loss.outputs, columns.width + 1), np.float32)
     for fine in range(calendar.size):
-        mixed = _mixed(portfolio.parts, sound, fine, weights[calendar.slot[fine]])
+        mixed = _mix_weights(portfolio.parts, sound, fine, weights[calendar.slot[fine]])
         if portfolio.intercept:
             level = [columns.first - 1, *portfolio.parts[0].tables.mark[fine]]
             found[fine, :, -1] = mixed[level].sum(axis=0)
@@ -84,7 +84,9 @@ def _sound(part: PortfolioPart) -> tuple[Array, Array]:
     return np.isfinite(vectors).all(axis=(1, 2)), np.isfinite(frozen).all(axis=(1, 2))
 
 
-def _mixed(parts: list[PortfolioPart], sound: list[tuple[Array, Array]], fine: int, weights: Array) -> Array:
+def _mix_weights(
+    parts: list[PortfolioPart], sound: list[tuple[Array, Array]], fine: int, weights: Array
+) -> Array:
     """[D, C] all candidates in one block, by their weights; one that is not finite says nothing."""
     columns, outputs = parts[0].state.vectors.shape[1:3]
     total = np.zeros((columns, outputs), np.float32)

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic.auto import kernels
-from semicyclic.auto.buffer import RowBuffer, joined
+from semicyclic.auto.buffer import RowBuffer, concat_buffers
 from semicyclic.auto.candidate_state import CandidateState, RowWindow, no_candidates, widen, workspace
 from semicyclic.auto.candidates import CandidateSet, CandidateTables
 from semicyclic.auto.column_map import ColumnMap
-from semicyclic.auto.protocol import EvaluationProtocol, Plan, unasked
+from semicyclic.auto.protocol import EvaluationProtocol, Plan, new_protocol
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.schedule.block_edges import DAY
@@ -109,7 +109,7 @@ class Portfolio:
                 PortfolioPart(form, tables, no_candidates(tables, self.columns.used, outputs, held))
             )
         sizes = calendar.slots, calendar.blocks, self.form.size, outputs
-        self.questions = {name: unasked(*sizes, at_dawn=name == "forward") for name in QUESTIONS}
+        self.questions = {name: new_protocol(*sizes, at_dawn=name == "forward") for name in QUESTIONS}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -193,13 +193,13 @@ class Portfolio:
 
         held = self.waiting
         old = 0 if held is None else held.size
-        rows = new if held is None or old == 0 else joined(held, new)
+        rows = new if held is None or old == 0 else concat_buffers(held, new)
         window, plan = self._window(rows), self._plan()
         count, outputs = new.size, plan[2]
         if self.brief and self.nights >= ENOUGH:
             self.questions.pop("progressive", None)
         asked = [name in self.questions for name in QUESTIONS]
-        place, stands = self._asked(count)
+        place, stands = self._rows_to_score(count)
         number = int(place.max(initial=-1)) + 1
 
         def walk(part: PortfolioPart) -> tuple[Array, Array, int]:
@@ -216,7 +216,7 @@ class Portfolio:
                 found = list(pool.map(walk, self.parts))
         else:
             found = [walk(part) for part in self.parts]
-        told = kernels.mixing.MixingRows(*(each[place >= 0] for each in (*self._told(new), stands)))
+        told = kernels.mixing.MixingRows(*(each[place >= 0] for each in (*self._mixing_rows(new), stands)))
         answers = []
         for which, name in enumerate(QUESTIONS):
             score = np.concatenate([each[which] for each in found], axis=1)
@@ -229,7 +229,7 @@ class Portfolio:
         first, self.rows = self.rows, self.rows + count
         return PortfolioScores(first, *answers)
 
-    def _asked(self, count: int) -> tuple[Array, Array]:
+    def _rows_to_score(self, count: int) -> tuple[Array, Array]:
         """The number of each next row's answer, -1 if it is not asked; and for how many rows it stands."""
         number = self.rows + np.arange(count)
         stands = np.ones(count)
@@ -292,7 +292,7 @@ class Portfolio:
     def _plan(self) -> Plan:
         return self.loss.code, self.loss.level, self.loss.outputs
 
-    def _told(self, rows: RowBuffer) -> tuple[Array, ...]:
+    def _mixing_rows(self, rows: RowBuffer) -> tuple[Array, ...]:
         """What the choice needs to know of rows."""
         slot = self.form.calendar.slot[rows.fine]
         visit = rows.cycle * (self.form.calendar.size + 1) + rows.fine

@@ -60,7 +60,9 @@ class EvaluationProtocol(NamedTuple):
         return tuple(np.empty(max(width, strategies), np.float32) for width in (size, size, size, 1, 1))
 
 
-def unasked(slots: int, blocks: int, candidates: int, outputs: int, *, at_dawn: bool) -> EvaluationProtocol:
+def new_protocol(
+    slots: int, blocks: int, candidates: int, outputs: int, *, at_dawn: bool
+) -> EvaluationProtocol:
     """A question of which nothing is known yet."""
 
     bets = kernels.mixing.no_bets(slots, blocks, candidates, at_dawn=at_dawn)

@@ -67,7 +67,7 @@ def backtest(
     with output_dir(out), reports.terminal.progress(console) as tell:
         asked = load_stream(told, lambda share, what: tell(0.2 * share, what))
         first = rows_before(warm_up, asked.stream.clock)
-        asked = asked._replace(stream=asked.stream.scaled(first))
+        asked = asked._replace(stream=asked.stream.scale_targets(first))
         how: dict[str, Any] = {"delay": delay, "freeze": freeze, "warm_up": first}
         peers, missing = _peers(baselines, asked)
         answered = evaluation.backtest.backtest(
@@ -81,7 +81,7 @@ def backtest(
         tell(0.95, "drawing")
         results = judgement(asked, answered, **how) | {"not_installed": missing}
         reports.backtest.write(out, results)
-    reports.backtest.said(Console(), results, out, time.perf_counter() - started)
+    reports.backtest.print_report(Console(), results, out, time.perf_counter() - started)
 
 
 def judgement(
@@ -95,7 +95,7 @@ def judgement(
         "label_delay": delay,
         "freeze": freeze,
         "not_installed": [],
-        **evaluation.backtest_results.judged(answered, asked.config.schedule, asked.stream.units),
+        **evaluation.backtest_results.summarize_backtest(answered, asked.config.schedule, asked.stream.units),
     }
 
 

@@ -108,7 +108,7 @@ def _questions(out: Path, seed: int, tell: ReportProgress) -> dict[str, Any]:
     ):
         (out / name).mkdir(exist_ok=True)
         write(out / name, results)
-    explained, said = reports.diagnose.words(found), reports.backtest.words(held)
+    explained, said = reports.diagnose.sentences(found), reports.backtest.sentences(held)
     return {
         "verdict": found["verdict"],
         "scores": {
@@ -160,16 +160,16 @@ def _training(schedule: Schedule, out: Path) -> Iterator[Callable[[], tuple[dict
         text=True,
     )
 
-    def finished() -> tuple[dict[str, Any], dict[str, Any]]:
+    def wait_for_results() -> tuple[dict[str, Any], dict[str, Any]]:
         _, errors = beside.communicate()
         if beside.returncode:
             raise ValueError(errors.strip().removeprefix("semicyclic: ") or "the training was stopped")
         return json.loads(
             (out / training.run_dir.RESULTS).read_text(encoding="utf-8")
-        ), training.inspect.described(store.model_file.load(out / training.run_dir.MODEL), top=8)
+        ), training.inspect.describe_model(store.model_file.load(out / training.run_dir.MODEL), top=8)
 
     try:
-        yield finished
+        yield wait_for_results
     finally:
         if beside.poll() is None:
             beside.kill()

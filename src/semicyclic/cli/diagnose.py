@@ -63,7 +63,7 @@ def diagnose(
         if len(asked.stream.clock) < FEWEST:
             raise ValueError(f"there are {len(asked.stream.clock)} rows: a diagnosis needs at least {FEWEST}")
         recent = asked.stream.last(RECENT)
-        recent = recent.scaled(int(0.3 * len(recent.clock)))
+        recent = recent.scale_targets(int(0.3 * len(recent.clock)))
         answered = evaluation.backtest.backtest(
             recent,
             asked.config.schedule,
@@ -75,7 +75,7 @@ def diagnose(
         results = diagnosis(asked, answered, recent.units, delay=delay, seed=seed)
         tell(0.95, "drawing")
         reports.diagnose.write(out, results)
-    reports.diagnose.said(Console(), results, out, time.perf_counter() - started)
+    reports.diagnose.print_report(Console(), results, out, time.perf_counter() - started)
 
 
 def diagnosis(
@@ -90,6 +90,6 @@ def diagnosis(
     import numpy as np
 
     job, _, stream = asked
-    found = evaluation.diagnose.diagnosed(stream, job.schedule.zone, np.random.default_rng(seed))
+    found = evaluation.diagnose.diagnose(stream, job.schedule.zone, np.random.default_rng(seed))
     spent = evaluation.diagnose.costs(answered, job.schedule, scale)
     return {**describe_stream(*asked), **found, "label_delay": delay, "costs": spent}

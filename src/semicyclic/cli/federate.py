@@ -90,7 +90,7 @@ def federate(
     with output_dir(out), reports.terminal.progress(console) as tell:
         state = _state(out, told, console)
         try:
-            results, models = compare.contest(
+            results, models = compare.compare(
                 settings,
                 repetitions=repetitions,
                 local_steps=steps,
@@ -111,7 +111,7 @@ def federate(
         models.save(out / "models.safetensors")
         reports.federate.write(out, {**results, "versions": experiments.reproduce.run.versions()})
         shutil.rmtree(state)
-    reports.federate.said(Console(), results, out, time.perf_counter() - started)
+    reports.federate.print_report(Console(), results, out, time.perf_counter() - started)
 
 
 def _settings(told: dict[str, Any]) -> "tuple[experiments.federated.fleet.FleetSettings, tuple[int, ...]]":
@@ -155,5 +155,5 @@ def _state(out: Path, told: dict[str, Any], console: Console) -> Path:
     else:
         shutil.rmtree(state, ignore_errors=True)
         state.mkdir(parents=True)
-        store.atomic.put_text(known, json.dumps(asked))
+        store.atomic.write_text(known, json.dumps(asked))
     return state

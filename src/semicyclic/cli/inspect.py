@@ -28,8 +28,8 @@ def inspect(
     if top < 0:
         raise ValueError(f"--top {top}: must be 0 or more")
     path = model_path(model)
-    found = training.inspect.described(store.model_file.load(path), top=top)
+    found = training.inspect.describe_model(store.model_file.load(path), top=top)
     if json_:
         print(json.dumps(found, indent=1, allow_nan=False))
     else:
-        reports.inspect.model(Console(), path, found)
+        reports.inspect.print_model(Console(), path, found)

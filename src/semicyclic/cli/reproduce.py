@@ -99,7 +99,7 @@ def reproduce(
             raise ValueError("a chain left the finite numbers: choose a smaller --step-size") from None
         stand_in = file is None and not download
         source = datasets.download.SENTIMENT140.member if download else None if file is None else file.name
-        results = experiments.reproduce.run.described(found, plan, tweets, protocol=as_, file=source)
+        results = experiments.reproduce.run.describe(found, plan, tweets, protocol=as_, file=source)
         tell(1.0, "drawing")
         pictures = reports.reproduce.draw_all(results)
         results["seconds"] = {"ingest": ingest, **results["seconds"], "total": time.perf_counter() - started}

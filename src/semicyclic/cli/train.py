@@ -123,7 +123,7 @@ def train(
         files, tables.text_formats.FormatOptions(format, encoding, tuple(ignore or ())), follow
     )
     console = Console(stderr=True)
-    with output_dir(out), training.run_dir.locked(out), _stoppable():
+    with output_dir(out), training.run_dir.lock_run_dir(out), _stoppable():
         if training.run_dir.holds_run(out) and not resume:
             raise ValueError(
                 f"--out {out}: there is a run in this folder: go on with it (--resume), or name another"
@@ -140,7 +140,7 @@ def train(
                 )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped: go on with the same command and --resume") from None
-        reports.train.trained(Console(), results, out, time.perf_counter() - started)
+        reports.train.print_results(Console(), results, out, time.perf_counter() - started)
 
 
 @contextmanager

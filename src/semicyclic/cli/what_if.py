@@ -71,11 +71,11 @@ def what_if(
             held: dict[str, Any] = {"blocks": model.blocks, "read_out": each.read_out}
             held["never_visited"] = len(model.fallback)
             if rows is not None:
-                held["scores"] = training.what_if.scored(model, rows)
+                held["scores"] = training.what_if.score_model(model, rows)
             if out is not None:
                 held["file"] = f"{each.name}.safetensors"
                 store.model_file.save(model, out / held["file"])
             results["models"].append(held)
         if out is not None:
             reports.output_files.write_json(out / "results.json", results)
-    reports.what_if.said(Console(), results, out)
+    reports.what_if.print_report(Console(), results, out)

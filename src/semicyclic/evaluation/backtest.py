@@ -54,7 +54,7 @@ class LabelledStream(NamedTuple):
     units: tuple[float, float] = (1.0, 1.0)
     origin: float = 0.0
 
-    def scaled(self, rows: int) -> "LabelledStream":
+    def scale_targets(self, rows: int) -> "LabelledStream":
         """Numbers as targets of mean 0 and spread 1 by the first rows alone: no later one is known."""
         if self.loss.classes:
             return self

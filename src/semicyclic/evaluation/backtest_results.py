@@ -13,7 +13,7 @@ KEYS = {"progressive": "progressive", "forward": "walk_forward"}
 DIGITS = 7
 
 
-def judged(found: Backtest, schedule: Schedule, units: tuple[float, float]) -> dict[str, Any]:
+def summarize_backtest(found: Backtest, schedule: Schedule, units: tuple[float, float]) -> dict[str, Any]:
     """Both questions: scores, intervals, blocks, gains; and how the choice went."""
     return {
         **{key: _question(found, found.tallies[name], schedule, units) for name, key in KEYS.items()},
@@ -26,7 +26,7 @@ def _question(
     found: Backtest, tally: ScoreSums, schedule: Schedule, units: tuple[float, float]
 ) -> dict[str, Any]:
     names, count = found.names, found.candidates
-    scores = [_rounded(each) for each in tally.overall(units)]
+    scores = [_round_scores(each) for each in tally.overall(units)]
     first = tally.names()[0]
     margin = tally.margins(units[0])
     gap, gap_margin = tally.gaps(count, units[0])
@@ -61,7 +61,8 @@ def _blocks(
             continue
         sums = tally.by_block[:, block] / rows
         each = [
-            _rounded({first: float(one * units[0]), second: float(other * units[1])}) for one, other in sums.T
+            _round_scores({first: float(one * units[0]), second: float(other * units[1])})
+            for one, other in sums.T
         ]
         blocks[label] = {
             "rows": int(rows),
@@ -92,7 +93,7 @@ def _choice(found: Backtest, looks: list[WeightSnapshot]) -> dict[str, Any]:
     }
 
 
-def _rounded(scores: dict[str, float]) -> dict[str, float]:
+def _round_scores(scores: dict[str, float]) -> dict[str, float]:
     return {name: float(f"{value:.{DIGITS}g}") for name, value in scores.items()}
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from semicyclic.auto.calendar import WEEKDAYS
 from semicyclic.evaluation import score_tests
 from semicyclic.evaluation.backtest import Backtest, LabelledStream
-from semicyclic.evaluation.backtest_results import judged
+from semicyclic.evaluation.backtest_results import summarize_backtest
 from semicyclic.evaluation.regime import (
     METHODS,
     RARE,
@@ -30,7 +30,7 @@ COUNTS = (2, 3, 4, 6, 8, 12, 24)
 NEARLY_ALL = 0.9
 
 
-def diagnosed(stream: LabelledStream, zone: str, rng: np.random.Generator) -> dict[str, Any]:
+def diagnose(stream: LabelledStream, zone: str, rng: np.random.Generator) -> dict[str, Any]:
     """What hours, weekdays and stretches of time have of their own; and the verdict."""
     sample = score_tests.sample_of(stream.rows, stream.target, stream.loss)
     cuts = cuts_of(stream.ticks[sample.number], zone, sample.X.shape[1])
@@ -49,9 +49,9 @@ def diagnosed(stream: LabelledStream, zone: str, rng: np.random.Generator) -> di
         "columns_looked_at": sample.X.shape[1] - 1,
         "rows_looked_at": count,
         "rhythms": {
-            "hours": _found(evidence.hour, count),
-            "weekdays": _found(evidence.weekday, count),
-            "time": _found(evidence.stretch, count),
+            "hours": _effect(evidence.hour, count),
+            "weekdays": _effect(evidence.weekday, count),
+            "time": _effect(evidence.stretch, count),
         },
         "block_counts": counts,
         "labels": {
@@ -64,7 +64,7 @@ def diagnosed(stream: LabelledStream, zone: str, rng: np.random.Generator) -> di
     }
 
 
-def _found(found: ScoreTest, rows: int) -> dict[str, Any]:
+def _effect(found: ScoreTest, rows: int) -> dict[str, Any]:
     return {
         "parts": found.parts,
         "intercept": {
@@ -92,7 +92,7 @@ def _counts(sample: DenseSample, cuts: TimeGroups) -> list[dict[str, Any]]:
         parts = PartScores(
             *(np.stack([each[group == block].sum(axis=0) for block in range(blocks)]) for each in whole)
         )
-        test = score_tests.tested(parts)
+        test = score_tests.score_test(parts)
         found.append({"blocks": blocks, "nats_a_row": size(test) / len(sample.y), **_chances(test)})
     return found
 
@@ -193,7 +193,7 @@ def _past(sample: DenseSample, cuts: TimeGroups) -> dict[str, float]:
 
 def costs(found: Backtest, schedule: Schedule, units: tuple[float, float]) -> dict[str, Any]:
     """What it costs to do this or that, from a backtest: among others the last iterate of a cyclic chain."""
-    answered = judged(found, schedule, units)
+    answered = summarize_backtest(found, schedule, units)
     first = "log_loss" if found.tallies["forward"].names()[0] == "log_loss" else "mse"
     forward = answered["walk_forward"]
     scores = {name: each[first] for name, each in forward["candidates"].items()}

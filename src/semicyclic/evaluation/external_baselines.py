@@ -35,10 +35,10 @@ def external_baselines(
     found: dict[str, Peer] = {}
     if "LightGBM" not in missing:
         for leaves in LEAVES:
-            found[f"LightGBM, {leaves} leaves"] = _boosted(table, kinds, schedule, leaves)
+            found[f"LightGBM, {leaves} leaves"] = _lightgbm(table, kinds, schedule, leaves)
     if "Vowpal Wabbit" not in missing:
         for rate in RATES:
-            found[f"Vowpal Wabbit, rate {rate:g}"] = _wabbit(table, kinds, schedule, rate)
+            found[f"Vowpal Wabbit, rate {rate:g}"] = _vowpal_wabbit(table, kinds, schedule, rate)
     return found, missing
 
 
@@ -48,7 +48,7 @@ def _clock(stream: LabelledStream, schedule: Schedule) -> tuple[Array, Array]:
     return within * 24 // DAY, (day + 3) % 7
 
 
-def _boosted(table: Any, kinds: Mapping[str, str], schedule: Schedule, leaves: int) -> Peer:
+def _lightgbm(table: Any, kinds: Mapping[str, str], schedule: Schedule, leaves: int) -> Peer:
     # Trained once a week, it answers the same whether models are frozen at midnight or learn on.
     held: list[Array] = []
 
@@ -124,7 +124,7 @@ def _numbers(table: Any, kinds: Mapping[str, str]) -> list[Array]:
     return found
 
 
-def _wabbit(table: Any, kinds: Mapping[str, str], schedule: Schedule, rate: float) -> Peer:
+def _vowpal_wabbit(table: Any, kinds: Mapping[str, str], schedule: Schedule, rate: float) -> Peer:
     def answer(stream: LabelledStream, known: Array) -> Array:
         wabbit = import_module("vowpalwabbit")
         several = stream.loss.code == SOFTMAX

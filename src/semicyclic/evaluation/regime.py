@@ -102,15 +102,15 @@ def evidence_of(sample: DenseSample, cuts: TimeGroups) -> RegimeEvidence:
     stretches = int(cuts.stretch.max()) + 1
 
     def hours(known: PooledFit) -> ScoreTest:
-        return score_tests.tested(score_tests.parts_of(sample, known, cuts.hour, cuts.hours))
+        return score_tests.score_test(score_tests.parts_of(sample, known, cuts.hour, cuts.hours))
 
     def time(known: PooledFit) -> ScoreTest:
-        return score_tests.tested(score_tests.parts_of(sample, known, cuts.stretch, stretches))
+        return score_tests.score_test(score_tests.parts_of(sample, known, cuts.stretch, stretches))
 
     hour, aware, other = hours(common), common, common
     if _matters(hour):
         # What the hour does would else hide what time and weekday do.
-        other = score_tests.levelled(sample, score_tests.fit(sample, cuts.hour), cuts.clock)
+        other = score_tests.fit_with_levels(sample, score_tests.fit(sample, cuts.hour), cuts.clock)
     stretch = time(other)
     if _matters(stretch):
         # Short pieces, so that what turns within a stretch is not taken for a rhythm.
@@ -122,7 +122,7 @@ def evidence_of(sample: DenseSample, cuts: TimeGroups) -> RegimeEvidence:
             other = aware
     weekday = ScoreTest(0, 0.0, 1.0, 0.0, 1.0)
     if cuts.weekly:
-        weekday = score_tests.tested(score_tests.parts_of(sample, other, cuts.weekday, 7))
+        weekday = score_tests.score_test(score_tests.parts_of(sample, other, cuts.weekday, 7))
     parts = score_tests.parts_of(sample, aware, cuts.hour, cuts.hours)
     weights, noise = score_tests.own_weights(parts, common.w)
     return RegimeEvidence(hour, weekday, stretch, weights, noise, parts.rows)

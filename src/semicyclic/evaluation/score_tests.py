@@ -139,7 +139,7 @@ def _noise(w: Array, miss: Array, cell: Array) -> PooledFit:
     return PooledFit(w, miss / noise, 1.0 / noise)
 
 
-def levelled(sample: DenseSample, known: PooledFit, cell: Array) -> PooledFit:
+def fit_with_levels(sample: DenseSample, known: PooledFit, cell: Array) -> PooledFit:
     """The same with a level of its own for every cell, however few rows it has."""
     count = int(cell.max()) + 1
     total = np.bincount(cell, known.residual, count)
@@ -185,7 +185,7 @@ def parts_of(sample: DenseSample, common: PooledFit, part: Array, count: int) ->
     return PartScores(gradient, curvature, rows)
 
 
-def tested(parts: PartScores) -> ScoreTest:
+def score_test(parts: PartScores) -> ScoreTest:
     """How much the parts have of their own beyond noise."""
     d = parts.gradient.shape[1]
     used = np.flatnonzero(parts.rows >= ENOUGH * d)
@@ -193,11 +193,11 @@ def tested(parts: PartScores) -> ScoreTest:
     if count < 2:
         return ScoreTest(count, 0.0, 1.0, 0.0, 1.0)
     total = parts.curvature[used].sum(axis=0)
-    gradient = parts.gradient[used] - _shared(parts, used, total)
+    gradient = parts.gradient[used] - _common_part(parts, used, total)
     intercept = (gradient[:, -1] ** 2 / np.maximum(parts.curvature[used, -1, -1], 1e-12)).sum()
     whole, ranks = 0.0, 0
     for at, each in enumerate(used):
-        square, rank = _squared(gradient[at], parts.curvature[each])
+        square, rank = _quadratic_form(gradient[at], parts.curvature[each])
         whole, ranks = whole + square, ranks + rank
     free = count - 1
     weights, more = max(whole - float(intercept), 0.0), ranks - d - free
@@ -210,7 +210,7 @@ def tested(parts: PartScores) -> ScoreTest:
     )
 
 
-def _squared(gradient: Array, curvature: Array) -> tuple[float, int]:
+def _quadratic_form(gradient: Array, curvature: Array) -> tuple[float, int]:
     """g' I^-1 g, in as many directions as there are: a column may be constant in a part."""
     values, vectors = np.linalg.eigh(curvature)
     held = values > FLAT * max(float(values[-1]), 1e-12)
@@ -218,7 +218,7 @@ def _squared(gradient: Array, curvature: Array) -> tuple[float, int]:
     return float((along**2 / values[held]).sum()), int(held.sum())
 
 
-def _shared(parts: PartScores, used: Array, total: Array) -> Array:
+def _common_part(parts: PartScores, used: Array, total: Array) -> Array:
     """What the gradients have because the parts used are not all: each part's share of their sum."""
     ridge = FLAT * np.trace(total) / len(total) * np.eye(len(total))
     mean = np.linalg.solve(total + ridge, parts.gradient[used].sum(axis=0))

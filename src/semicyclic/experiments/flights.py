@@ -18,7 +18,7 @@ from semicyclic.experiments.reproduce.block_feature import with_indicators
 from semicyclic.experiments.reproduce.summary import beyond
 from semicyclic.method import basis, train
 from semicyclic.method.batches import Packed, RowOrder, empty_batches, encode, pack
-from semicyclic.method.evaluate import paired
+from semicyclic.method.evaluate import paired_difference
 from semicyclic.method.loss import logistic
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
@@ -86,7 +86,9 @@ def paper_results(flights: Flights, losses: dict[str, Array], *, seed: int) -> d
         "weighted": {name: values.tolist() for name, values in weighted.items()},
         "unweighted": {name: losses[name].mean(axis=1).tolist() for name in PAPER},
         "differences": {
-            name: compared(weighted["pluralistic"], weighted[name]) for name in PAPER if name != "pluralistic"
+            name: compare_losses(weighted["pluralistic"], weighted[name])
+            for name in PAPER
+            if name != "pluralistic"
         },
         "settings": {
             "cycles": CYCLES,
@@ -105,13 +107,13 @@ class HeldOutSplit(NamedTuple):
     cyclic: RowOrder
     mixed: RowOrder
 
-    def packed(self, rows: Rows, order: RowOrder, blocks: int) -> Packed:
+    def pack(self, rows: Rows, order: RowOrder, blocks: int) -> Packed:
         return pack(rows, blocks, loss=logistic, batch_size=BATCH_SIZE, order=order, classes=CLASSES)
 
 
 def _split(flights: Flights, rng: np.random.Generator) -> HeldOutSplit:
     held = rng.random(len(flights.rows)) < HELD_OUT
-    rows = flights.rows.placed(flights.block)
+    rows = flights.rows.with_blocks(flights.block)
     order = rng.permutation(np.flatnonzero(~held))
     block = flights.block[order]
     cycle = np.empty(len(order), np.int64)
@@ -128,14 +130,14 @@ def _paper_loss(name: str, split: HeldOutSplit, runs: dict[str, Run]) -> Array:
     """[m] the loss of an approach on the held-out rows of every block; runs are kept for others."""
     if name == "hour":
         known = with_indicators(split.rows, BLOCKS)
-        run = train.consensus(split.packed(known, split.cyclic, BLOCKS), step_size=STEP)
+        run = train.consensus(split.pack(known, split.cyclic, BLOCKS), step_size=STEP)
         return _by_block(run.mean().weights, with_indicators(split.test, BLOCKS))
     if name == "iid":
-        run = train.consensus(split.packed(split.rows, split.mixed, 1), step_size=STEP)
+        run = train.consensus(split.pack(split.rows, split.mixed, 1), step_size=STEP)
         return _by_block(np.repeat(run.mean().weights, BLOCKS, axis=0), split.test)
     chain = name if name in ("separate", "hedged") else "pluralistic"
     if chain not in runs:
-        packed = split.packed(split.rows, split.cyclic, BLOCKS)
+        packed = split.pack(split.rows, split.cyclic, BLOCKS)
         runs[chain] = getattr(train, chain)(packed, step_size=STEP)
     run = runs[chain]
     if name == "consensus_last":
@@ -157,7 +159,7 @@ def _by_block(weights: Array, rows: Rows) -> Array:
 
 def calendar_losses(flights: Flights, names: Collection[str], *, tell: ReportProgress) -> dict[str, Array]:
     """The log loss of every row by what some approaches had learnt until the day before; NaN on the first."""
-    rows = flights.rows.placed(flights.block, flights.cycle)
+    rows = flights.rows.with_blocks(flights.block, flights.cycle)
     known = with_indicators(rows, BLOCKS)
     target, _ = encode(rows.labels, logistic, CLASSES)
     # Three of the approaches are read out of one run.
@@ -230,7 +232,9 @@ def calendar_results(flights: Flights, losses: dict[str, Array]) -> dict[str, An
             name: _means(loss[scored], flights.block[scored], BLOCKS) for name, loss in losses.items()
         },
         "differences": {
-            name: compared(daily["pluralistic"], daily[name]) for name in CALENDAR if name != "pluralistic"
+            name: compare_losses(daily["pluralistic"], daily[name])
+            for name in CALENDAR
+            if name != "pluralistic"
         },
     }
 
@@ -240,9 +244,9 @@ def _means(values: Array, group: Array, groups: int) -> list[float]:
     return [float(value) for value in total / np.maximum(count, 1)]
 
 
-def compared(one: npt.ArrayLike, other: npt.ArrayLike) -> dict[str, Any]:
+def compare_losses(one: npt.ArrayLike, other: npt.ArrayLike) -> dict[str, Any]:
     """How much more loss the first has, pair by pair, and whether that stands out."""
-    gap = paired(one, other)
+    gap = paired_difference(one, other)
     clear = abs(gap.mean) > beyond(gap.repetitions) * gap.error
     return {"mean": gap.mean, "standard_error": gap.error, "clear": bool(clear)}
 

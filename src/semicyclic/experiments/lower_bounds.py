@@ -113,12 +113,12 @@ METHODS: dict[str, Method] = {
 }
 
 
-def tuned(method: Method, instance: HardInstance, n: int, grid: Array = GRID) -> float:
+def tune(method: Method, instance: HardInstance, n: int, grid: Array = GRID) -> float:
     """The least gap to the optimum over a grid of step sizes: the best that tuning could do."""
     return min(instance.gap(w) for w in method(instance, grid, n))
 
 
-def minimised(instance: HardInstance) -> float:
+def minimize_blocks(instance: HardInstance) -> float:
     """The gap after minimising every block fully, over and over: the limit of many steps a block."""
     w = np.zeros(instance.dimension)
     for block in blocks_of(instance, 1):
@@ -126,7 +126,9 @@ def minimised(instance: HardInstance) -> float:
     return instance.gap(w)
 
 
-def shuffled(instance: HardInstance, n: int, rng: np.random.Generator, steps: Array | None = None) -> Array:
+def run_shuffled(
+    instance: HardInstance, n: int, rng: np.random.Generator, steps: Array | None = None
+) -> Array:
     """[sizes] the gaps of the average of SGD on the same blocks in random order.
 
     At B / sqrt(T) unless other steps are given.
@@ -257,10 +259,10 @@ def run_hard(
         # ones may not. So the grid reaches from the least of one to the most of the other.
         most = radius * (4 * K / radius if smooth else 1.0)
         grid, rng = np.geomspace(1e-6 * radius, most, 24), np.random.default_rng([seed, K, n])
-        row = {name: tuned(method, instance, n, grid) for name, method in METHODS.items()}
-        row["each block minimised"] = minimised(instance)
+        row = {name: tune(method, instance, n, grid) for name, method in METHODS.items()}
+        row["each block minimised"] = minimize_blocks(instance)
         row["i.i.d. average"] = float(
-            np.mean([shuffled(instance, n, rng, grid) for _ in range(3)], axis=0).min()
+            np.mean([run_shuffled(instance, n, rng, grid) for _ in range(3)], axis=0).min()
         )
         row["pluralistic average"] = float(pluralistic(instance, n, grid).min())
         at_theorem = float(pluralistic(instance, n)[0])

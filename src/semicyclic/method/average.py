@@ -106,7 +106,7 @@ def one_model(slots: int) -> Membership:
     return Membership(np.arange(slots), np.zeros(slots, np.int64), np.ones(slots), 1)
 
 
-def shared(membership: Array) -> Membership:
+def soft_membership(membership: Array) -> Membership:
     """Soft membership: shares as a table [slots, models]."""
     slot, model = np.nonzero(membership)
     return Membership(slot, model, membership[slot, model], membership.shape[1])
@@ -126,29 +126,29 @@ class RecordWeights(NamedTuple):
 
 def block_means(table: RecordTable, member: Membership) -> RecordWeights:
     """w~^i, the mean over S_i; if a share r_ti of step t belongs to model i, sum_t r_ti w_t / sum_t r_ti."""
-    model, record, share = _held(table, member)
-    return _normalised(model, record, share)
+    model, record, share = _model_records(table, member)
+    return _normalize(model, record, share)
 
 
 def tails(table: RecordTable, member: Membership, cycles: int) -> RecordWeights:
     """The mean over the last `cycles` cycles in which each model was visited."""
-    model, record, share = _held(table, member)
+    model, record, share = _model_records(table, member)
     recent = _cycles_ago(model, table.cycle[record]) < cycles
-    return _normalised(model[recent], record[recent], share[recent])
+    return _normalize(model[recent], record[recent], share[recent])
 
 
 def fading(table: RecordTable, member: Membership, half_life: float) -> RecordWeights:
     """The mean with weights that halve every `half_life` cycles, also those without a visit to the model."""
-    model, record, share = _held(table, member)
+    model, record, share = _model_records(table, member)
     cycle = table.cycle[record]
     latest = np.full(member.models, np.iinfo(np.int64).min)
     np.maximum.at(latest, model, cycle)
-    return _normalised(model, record, share * np.exp2((cycle - latest[model]) / half_life))
+    return _normalize(model, record, share * np.exp2((cycle - latest[model]) / half_life))
 
 
 def block_lasts(table: RecordTable, member: Membership) -> RecordWeights:
     """The iterate after each model's latest visit; of hedged experts, their mixture by probability."""
-    model, record, _ = _held(table, member, weightless=True)
+    model, record, _ = _model_records(table, member, weightless=True)
     key = model * (table.expert.max(initial=0) + 1) + table.expert[record]
     # The last of each key is the first backwards.
     _, backwards = np.unique(key[::-1], return_index=True)
@@ -157,7 +157,9 @@ def block_lasts(table: RecordTable, member: Membership) -> RecordWeights:
     return RecordWeights(model[final], record[final], 0 * force, force)
 
 
-def _held(table: RecordTable, member: Membership, *, weightless: bool = False) -> tuple[Array, Array, Array]:
+def _model_records(
+    table: RecordTable, member: Membership, *, weightless: bool = False
+) -> tuple[Array, Array, Array]:
     """Every (model, record) in which the model has a share, and that share of its weight; in order."""
     first = np.searchsorted(member.slot, np.arange(table.slot.max(initial=-1) + 2))
     count = np.diff(first)[table.slot]
@@ -177,7 +179,7 @@ def _cycles_ago(model: Array, cycle: Array) -> Array:
     return np.asarray((end - 1 - np.arange(len(end)))[index])
 
 
-def _normalised(model: Array, record: Array, share: Array) -> RecordWeights:
+def _normalize(model: Array, record: Array, share: Array) -> RecordWeights:
     """Weights in proportion to `share` that sum to one for each model."""
     total = np.bincount(model, share)
     mean = share / total[model]

@@ -102,12 +102,12 @@ def pack(
     classes: the labels' classes in the order of their codes; taken from the labels, sorted,
         unless given. For two classes the second is the positive one.
     order: learn from the rows in this order, wherever they stand and whatever their times are; as
-        `rows[order.rows].placed(order.block, order.cycle)`, without that copy.
+        `rows[order.rows].with_blocks(order.block, order.cycle)`, without that copy.
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: must be a whole number, at least 1")
     schedule = as_schedule(schedule)
-    found = rows.place(schedule) if order is None else _checked(order, rows, schedule.blocks)
+    found = rows.place(schedule) if order is None else _check_order(order, rows, schedule.blocks)
     runs = visits(found.cycle, found.block)
     counts = -(-np.diff(runs.start) // batch_size)
     bounds = np.r_[0, np.cumsum(counts)]
@@ -119,7 +119,7 @@ def pack(
     return Packed(layout, schedule, loss, known, batch_size, rows.width, rows.intercept)
 
 
-def _checked(order: RowOrder, rows: Rows, blocks: int) -> Located:
+def _check_order(order: RowOrder, rows: Rows, blocks: int) -> Located:
     if not len(order.rows) == len(order.cycle) == len(order.block) > 0:
         raise ValueError("an order has a row, a cycle and a block for each of its places, at least one")
     if order.rows.min() < 0 or order.rows.max() >= len(rows):
@@ -158,11 +158,11 @@ def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[A
             f"there are {len(values)} classes, loss {loss.name} takes {loss.classes}: "
             + ("use loss.softmax" if len(values) > 2 else "check classes=")
         )
-    targets = coded(labels, values).astype(np.float32)
+    targets = encode_labels(labels, values).astype(np.float32)
     return (targets if loss.outputs > 1 else 2 * targets - 1), tuple(values.tolist())
 
 
-def coded(labels: Array, values: Array) -> Array:
+def encode_labels(labels: Array, values: Array) -> Array:
     """Which of the values each label is; others are refused."""
     if len(values) == 2:
         code = labels == values[1]

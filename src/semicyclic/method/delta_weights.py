@@ -147,7 +147,7 @@ def frames_of(weights: Array, dtype: npt.DTypeLike | None = None) -> DeltaWeight
     """Hold weights [m, C, d+1] as frames, in another precision where one is given."""
 
     kind = np.dtype(weights.dtype if dtype is None else dtype)
-    converted = weights if kind == weights.dtype else _converted(weights, kind)
+    converted = weights if kind == weights.dtype else _convert(weights, kind)
     shape = weights.shape
     m, cells = shape[0], shape[1] * shape[2]
     # The same cells in the same order, however they lie in memory: no copy for one output.
@@ -167,7 +167,7 @@ def frames_of(weights: Array, dtype: npt.DTypeLike | None = None) -> DeltaWeight
     return DeltaWeights(how, first, columns, values.view(kind), dense, (shape[0], shape[1], shape[2]))
 
 
-def _converted(weights: Array, kind: np.dtype[Any]) -> Array:
+def _convert(weights: Array, kind: np.dtype[Any]) -> Array:
     with np.errstate(over="ignore"):
         converted = weights.astype(kind)
     if not np.isfinite(converted).all():

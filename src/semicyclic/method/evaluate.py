@@ -306,7 +306,7 @@ class Difference:
         return f"{self.mean:+.4f} +- {self.error:.4f} ({self.repetitions} repetitions)"
 
 
-def paired(one: npt.ArrayLike, other: npt.ArrayLike) -> Difference:
+def paired_difference(one: npt.ArrayLike, other: npt.ArrayLike) -> Difference:
     """How much more `one` scores than `other`, over repetitions that share their data.
 
     What repetitions have in common cancels in each pair, so the error is that of the

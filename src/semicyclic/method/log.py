@@ -119,7 +119,7 @@ class Log:
         _, width, outputs = self.start.shape
         changes = sum(page.changes.size for page in self.pages)
         # Whole iterates are added about twice as fast as changes that lie apart.
-        if len(picks.record) * width * outputs < 2 * changes * _padded(models):
+        if len(picks.record) * width * outputs < 2 * changes * _pad(models):
             return self._walk(picks, models)
         return self._sweep(picks, models)
 
@@ -137,7 +137,7 @@ class Log:
 
         kind, (vectors, width, outputs) = self.start.dtype, self.start.shape
         records, active = len(self.places()[0]) * self.experts, self.plan.active.shape[1]
-        out = np.zeros((outputs, width, _padded(models)), kind)
+        out = np.zeros((outputs, width, _pad(models)), kind)
         tiles = (width - 1 >> kernels.readout.TILE_BITS) + 1
         portion = max(WEIGHTS // max(records * active, 1) // LANES, 1) * LANES
         for low in range(0, models, portion):
@@ -209,7 +209,7 @@ class Log:
         self.size = sum(page.nbytes for page in self.pages)
 
 
-def _padded(models: int) -> int:
+def _pad(models: int) -> int:
     return -(-models // LANES) * LANES
 
 

@@ -104,7 +104,7 @@ class Pluralistic:
         if membership is not None:
             if block is not None:
                 raise ValueError("give either block= or membership=, not both")
-            return self._finish(self._mixed(rows, np.asarray(membership, dtype=np.float64)))
+            return self._finish(self._mixture_scores(rows, np.asarray(membership, dtype=np.float64)))
         if block is None:
             chosen = rows.blocks_in(self.schedule)
         else:
@@ -128,7 +128,7 @@ class Pluralistic:
             kernels.scoring.score_rows(cells, self.held, chosen, out)
         return self._finish(out)
 
-    def _mixed(self, rows: Rows, membership: Array) -> Array:
+    def _mixture_scores(self, rows: Rows, membership: Array) -> Array:
         if membership.shape not in ((self.blocks,), (len(rows), self.blocks)):
             raise ValueError(f"membership has shape {membership.shape}: it must end in {self.blocks} blocks")
         share = np.broadcast_to(membership, (len(rows), self.blocks))

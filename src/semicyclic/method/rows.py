@@ -124,7 +124,7 @@ class Rows:
             setattr(part, name, None if column is None else column[chosen])
         return part
 
-    def placed(self, block: npt.ArrayLike, cycle: npt.ArrayLike | None = None) -> "Rows":
+    def with_blocks(self, block: npt.ArrayLike, cycle: npt.ArrayLike | None = None) -> "Rows":
         """The same rows in other blocks and cycles, whatever their times were."""
         moved = object.__new__(Rows)
         vars(moved).update(vars(self))

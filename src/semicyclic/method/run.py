@@ -18,7 +18,7 @@ from semicyclic.method.average import (
     merge,
     one_model,
     own_models,
-    shared,
+    soft_membership,
 )
 from semicyclic.method.hedge import AdaHedge, HedgeState, Prod
 from semicyclic.method.log import Log
@@ -153,7 +153,7 @@ class Run:
         if cycles < 1:
             raise ValueError(f"cycles={cycles!r}: a tail has at least one cycle")
         name = f"tail({cycles})"
-        for held in self._shortened(through):
+        for held in self._dropped_cycles(through):
             if len(np.unique(held)) < cycles:
                 self._over_budget(name)
         found = self._read(lambda t, m: average.tails(t, m, cycles), self.member, through)
@@ -168,7 +168,7 @@ class Run:
         if not half_life > 0:
             raise ValueError(f"half_life={half_life!r}: must be a positive number of cycles")
         name = f"fading({half_life:g})"
-        for held in self._shortened(through):
+        for held in self._dropped_cycles(through):
             # 2^-53 of the newest weight is lost in rounding anyway.
             if len(held) == 0 or held.max() - held.min() < 53 * half_life:
                 self._over_budget(name)
@@ -227,7 +227,7 @@ class Run:
             or not np.allclose(share.sum(axis=1), 1)
         ):
             raise ValueError(f"membership must be distributions [{self.blocks}, {held.blocks}]")
-        return self._seen_as(shared(share), held)
+        return self._seen_as(soft_membership(share), held)
 
     def _seen_as(self, member: Membership, schedule: AnySchedule) -> "Run":
         if not self.single:
@@ -236,7 +236,7 @@ class Run:
             raise ValueError("cut the run itself anew, not a consensus or an already coarser one")
         return replace(self, schedule=schedule, member=member, reservoir=None, is_view=True)
 
-    def folded(self) -> "Run":
+    def without_records(self) -> "Run":
         """The same run without its records: `mean` and `last` stay, and it can go on; the rest is gone.
 
         For runs that are to be small: what remains is a few vectors for each block.
@@ -297,7 +297,7 @@ class Run:
 
     # ------------------------------------------------------------------------- inside
 
-    def _kept(self, through: int | None) -> RecordTable:
+    def _mark_unused(self, through: int | None) -> RecordTable:
         """The records kept; those after cycle `through` keep their place, marked as unused."""
         table = self.log.table()
         if through is None:
@@ -314,7 +314,7 @@ class Run:
         through: int | None,
     ) -> tuple[Array, Array]:
         """[models, d+1, C] a read-out of the records kept, and which models have any."""
-        picks = choose(self._kept(through), member)
+        picks = choose(self._mark_unused(through), member)
         seen = np.zeros(member.models, dtype=bool)
         seen[picks.model] = True
         return self.log.combine(picks, member.models), seen
@@ -325,11 +325,11 @@ class Run:
         past = self.log.past
         if past is None:
             return values, seen
-        table = self._kept(through)
+        table = self._mark_unused(through)
         used = np.maximum(table.weight, 0.0)
         weight = member.totals(np.bincount(table.slot, used, self._slots))
         kept = [Mean(value, float(each)) for value, each in zip(values, weight, strict=True)]
-        return _merged(kept, past.mean, past.weight, member)
+        return _merge_models(kept, past.mean, past.weight, member)
 
     def _consensus(self, through: int | None) -> Array:
         value, seen = self._means(one_model(self._slots), through)
@@ -337,12 +337,12 @@ class Run:
             raise ValueError("nothing was learnt: no step of this run has any weight")
         return value
 
-    def _shortened(self, through: int | None) -> list[Array]:
+    def _dropped_cycles(self, through: int | None) -> list[Array]:
         """The cycles that are kept of each model of which others were dropped."""
         past = self.log.past
         if past is None:
             return []
-        picks = average.block_means(self._kept(through), self.member)
+        picks = average.block_means(self._mark_unused(through), self.member)
         cycle = self.log.table().cycle[picks.record]
         # Of a cycle that was dropped in part, what is left does not count.
         newest = np.full(self.member.models, np.iinfo(np.int64).min)
@@ -389,7 +389,7 @@ class Run:
         return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback, *about)
 
 
-def _merged(first: list[Mean], mean: Array, weight: Array, member: Membership) -> tuple[Array, Array]:
+def _merge_models(first: list[Mean], mean: Array, weight: Array, member: Membership) -> tuple[Array, Array]:
     """Means by block merged into each model's first; which models have any."""
     total = list(first)
     for slot, model, share in zip(member.slot, member.model, member.share, strict=True):

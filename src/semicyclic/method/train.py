@@ -21,7 +21,7 @@ from semicyclic.method.loss import logistic
 from semicyclic.method.plan import ChainSpec, Settings, first_run
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.method.training_loop import Diverged, copied, go_on, learn
+from semicyclic.method.training_loop import Diverged, continue_run, copy_with_generator, learn
 from semicyclic.schedule.numbered import AnySchedule
 
 __all__ = [
@@ -155,12 +155,12 @@ def _train(rows: Data, schedule: AnySchedule | int | None, chains: ChainSpec, se
         if started is None:
             empty = _pack(part, schedule, settings)
             started = replace(first_run(empty, chains, None, settings), features=part.features)
-        started = go_on(started, part, batch_size=batch_size, final=False)
+        started = continue_run(started, part, batch_size=batch_size, final=False)
     if started is None:
         raise ValueError("the stream has no parts")
     if not final:
         return started
-    return go_on(started, None, batch_size=batch_size, final=True)
+    return continue_run(started, None, batch_size=batch_size, final=True)
 
 
 def extend(run: Run, rows: Rows, *, final: bool = True) -> Run:
@@ -173,12 +173,12 @@ def extend(run: Run, rows: Rows, *, final: bool = True) -> Run:
         raise ValueError("this is a coarser or soft view of a run: go on with the run itself")
     if not isinstance(rows, Rows):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
-    return go_on(_apart(run), rows, batch_size=run.batch_size, final=final)
+    return continue_run(_apart(run), rows, batch_size=run.batch_size, final=final)
 
 
 def finish(run: Run) -> Run:
     """The run when no rows will follow: it has learnt from the unfilled minibatch too."""
-    return go_on(_apart(run), None, batch_size=run.batch_size, final=True)
+    return continue_run(_apart(run), None, batch_size=run.batch_size, final=True)
 
 
 def _apart(run: Run) -> Run:
@@ -187,8 +187,8 @@ def _apart(run: Run) -> Run:
         run,
         log=run.log.copy(),
         state=run.state.copy(),
-        reservoir=copied(run.reservoir),
-        hedge=copied(run.hedge),
+        reservoir=copy_with_generator(run.reservoir),
+        hedge=copy_with_generator(run.hedge),
         bets=None if run.bets is None else run.bets.copy(),
     )
 

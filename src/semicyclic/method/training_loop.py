@@ -26,7 +26,7 @@ class Diverged(ArithmeticError):
     """The chain left the finite numbers."""
 
 
-def go_on(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -> Run:
+def continue_run(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -> Run:
     """Learn from pending and new rows; hold back an unfilled minibatch unless they end here."""
     parts = [part for part in (run.pending, rows) if part is not None]
     if not parts:
@@ -34,7 +34,7 @@ def go_on(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -> Run:
     if rows is not None:
         _check_part(run, rows)
         if rows.block is not None and rows.cycle is None:
-            parts[-1] = _numbered(run, rows)
+            parts[-1] = _number_cycles(run, rows)
     whole = join(parts)
     if not final:
         runs = visits(*whole.place(run.schedule))
@@ -70,7 +70,7 @@ def _check_part(run: Run, rows: Rows) -> None:
         raise ValueError("these rows begin before the rows ahead of them end: sort the stream by time")
 
 
-def _numbered(run: Run, rows: Rows) -> Rows:
+def _number_cycles(run: Run, rows: Rows) -> Rows:
     """Give numbered blocks their cycles, counted on from what came before."""
     first = rows[:]
     assert first.block is not None
@@ -89,7 +89,7 @@ def _numbered(run: Run, rows: Rows) -> Rows:
     return first
 
 
-def copied(held: Any) -> Any:
+def copy_with_generator(held: Any) -> Any:
     """With a generator of its own, so that going on with a run leaves it as it was."""
     return deepcopy(held)
 

@@ -7,10 +7,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from semicyclic.reports.format import length, moment
+from semicyclic.reports.format import format_duration, format_time
 from semicyclic.reports.html import page
 from semicyclic.reports.output_files import write_report
-from semicyclic.reports.plot import BLUE, COLOURS, FAINT, GREEN, Picture, drawing, finished, legend
+from semicyclic.reports.plot import BLUE, COLOURS, FAINT, GREEN, Picture, finish_figure, legend, new_figure
 from semicyclic.types import Results
 
 QUESTIONS = {
@@ -31,9 +31,9 @@ def write(out: Path, results: Results) -> None:
         results=results,
         pictures={picture.name: picture for picture in pictures},
         lines=lines(results),
-        said=words(results),
+        said=sentences(results),
         questions=QUESTIONS,
-        asked=asked(results),
+        asked=describe_settings(results),
         measures=measures(results),
         heads=HEADS,
     )
@@ -48,11 +48,11 @@ def measures(results: Results) -> list[str]:
     return ["log_loss", "auc", "accuracy"] if results["task"] == "classification" else ["mse", "mae"]
 
 
-def asked(results: Results) -> str:
+def describe_settings(results: Results) -> str:
     """What the walk forward was told."""
     frozen = "at local midnight" if results["freeze"] == "day" else "when a visit to a block began"
     delay = results["label_delay"]
-    late = f" Labels are known {length(delay)} after their rows." if delay else ""
+    late = f" Labels are known {format_duration(delay)} after their rows." if delay else ""
     return (
         f"Models that walk forward were frozen {frozen}. The first {results['warm_up']:,} of "
         f"{results['rows']:,} rows were learnt from and not scored.{late}"
@@ -74,7 +74,7 @@ def lines(results: Results) -> list[dict[str, Any]]:
     return found
 
 
-def said(console: Console, results: Results, out: Path, seconds: float) -> None:
+def print_report(console: Console, results: Results, out: Path, seconds: float) -> None:
     """The table and the answer on a terminal."""
     first = measures(results)[0]
     table = Table(title=f"{HEADS[first]} of {results['label']} (lower is better)")
@@ -94,7 +94,7 @@ def said(console: Console, results: Results, out: Path, seconds: float) -> None:
             *cells,
         )
     console.print(table)
-    for text in words(results):
+    for text in sentences(results):
         console.print(text, highlight=False, soft_wrap=True, markup=False)
     if results["not_installed"]:
         missing = " and ".join(results["not_installed"])
@@ -104,7 +104,7 @@ def said(console: Console, results: Results, out: Path, seconds: float) -> None:
     )
 
 
-def words(results: Results) -> list[str]:
+def sentences(results: Results) -> list[str]:
     """What the numbers say, as far as they say it."""
     found = []
     first = measures(results)[0]
@@ -170,7 +170,7 @@ def _gains(results: Results) -> Picture:
     rows = np.cumsum(held["rows_by_cycle"])
     used = rows > 0
     shown = (SINGLE, HOUR, APART, "constant per block", "LightGBM", "Vowpal Wabbit")
-    with drawing(3.4) as (figure, axes):
+    with new_figure(3.4) as (figure, axes):
         at = np.arange(used.sum())
         for number, name in enumerate(name for name in shown if name in held["gain_by_cycle"]):
             total = np.cumsum(held["gain_by_cycle"][name])[used]
@@ -178,7 +178,7 @@ def _gains(results: Results) -> Picture:
         axes.axhline(0, color=FAINT, linewidth=0.8)
         axes.set(xlabel="cycles scored", ylabel="loss saved, summed over rows")
         legend(axes, 1)
-        return finished(
+        return finish_figure(
             figure,
             "gain",
             "What the choice saved, walking forward",
@@ -212,7 +212,7 @@ def _heat(results: Results) -> Picture:
     least = np.array([min(each[first] for each in block["candidates"].values()) for block in by.values()])
     spread = np.maximum(np.abs(least), 1e-12)
     excess = 100 * (table / spread - least / spread)
-    with drawing(1.4 + 0.3 * len(names)) as (figure, axes):
+    with new_figure(1.4 + 0.3 * len(names)) as (figure, axes):
         image = axes.imshow(excess, aspect="auto", cmap="viridis_r", vmin=-2, vmax=20)
         axes.set_yticks(range(len(names)), [_short(name) for name in names])
         labels = list(by)
@@ -223,7 +223,7 @@ def _heat(results: Results) -> Picture:
         axes.set(xlabel=f"block ({results['zone']})")
         bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.6, pad=0.02)
         bar.set_label(f"{HEADS[first]} above the block's best candidate, %")
-        return finished(
+        return finish_figure(
             figure,
             "blocks",
             "Where each is right and wrong",
@@ -237,7 +237,7 @@ def _choice(results: Results) -> Picture:
     held = results["choice"]["walk_forward"]
     at = np.array(held["at"])
     day = (at - at[0]) / 86_400e6
-    with drawing(5.6, rows=2) as (figure, (top, bottom)):
+    with new_figure(5.6, rows=2) as (figure, (top, bottom)):
         for axes, what in ((top, "chains"), (bottom, "read_outs")):
             ranked = sorted(held[what], key=lambda name: -float(np.sum(held[what][name])))
             palette = [BLUE, GREEN, *COLOURS, "#b7c4cf", "#5b8c85", "#d8c99b"]
@@ -251,13 +251,13 @@ def _choice(results: Results) -> Picture:
             axes.set(ylim=(0, 1), xlim=(day[0], max(day[-1], day[0] + 1e-9)), ylabel="weight")
             axes.set_xlabel("days since the first row")
             axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.3), ncols=2, fontsize=7.5)
-        return finished(
+        return finish_figure(
             figure,
             "choice",
             "What was chosen, over time",
             "How the weight of the mixture is shared between kinds of chains (above) and read-outs (below), "
-            f"mean over blocks, from {moment(int(at[0]), results['zone'])} to "
-            f"{moment(int(at[-1]), results['zone'])}.",
+            f"mean over blocks, from {format_time(int(at[0]), results['zone'])} to "
+            f"{format_time(int(at[-1]), results['zone'])}.",
         )
 
 

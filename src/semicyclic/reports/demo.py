@@ -15,9 +15,9 @@ from semicyclic.reports.plot import (
     RED,
     VIOLET,
     Picture,
-    drawing,
-    finished,
+    finish_figure,
     legend,
+    new_figure,
 )
 from semicyclic.types import Results
 
@@ -67,7 +67,7 @@ def _rhythm(results: Results) -> Picture:
     data = results["data"]
     rows, late = np.array(data["by_hour"]["rows"]), np.array(data["by_hour"]["late"])
     shown = rows >= 100
-    with drawing(3.0) as (figure, axes):
+    with new_figure(3.0) as (figure, axes):
         hours = np.arange(24)
         axes.bar(hours[shown] + 0.5, 100 * late[shown], 0.86, color=BLUE)
         for start in data["starts"]:
@@ -77,7 +77,7 @@ def _rhythm(results: Results) -> Picture:
         axes.set_xticks(range(4, 25, 2))
         axes.grid(axis="x", visible=False)
         legend(axes)
-        return finished(
+        return finish_figure(
             figure,
             "rhythm",
             "Flights are late in the evening",
@@ -90,7 +90,7 @@ def _rhythm(results: Results) -> Picture:
 
 def _blocks(results: Results) -> Picture:
     paper, labels = results["paper"], results["data"]["labels"]
-    with drawing(3.9) as (figure, axes):
+    with new_figure(3.9) as (figure, axes):
         at = np.arange(len(labels))
         ideal = np.array(paper["by_block"]["iid"])
         for name, values in paper["by_block"].items():
@@ -108,7 +108,7 @@ def _blocks(results: Results) -> Picture:
         axes.set(xlabel="block of the day", ylabel="log loss minus that of the i.i.d. model")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=3)
         count = paper["settings"]["repetitions"]
-        return finished(
+        return finish_figure(
             figure,
             "paper",
             "As the paper has it: shuffled within blocks",
@@ -122,7 +122,7 @@ def _blocks(results: Results) -> Picture:
 
 def _year(results: Results) -> Picture:
     calendar = results["calendar"]
-    with drawing(3.9) as (figure, axes):
+    with new_figure(3.9) as (figure, axes):
         at = np.arange(12)
         for name, values in calendar["by_month"].items():
             colour, marker = LOOKS[name]
@@ -130,7 +130,7 @@ def _year(results: Results) -> Picture:
         axes.set_xticks(at, MONTHS)
         axes.set(xlabel="month of 2013", ylabel="log loss of the day after")
         legend(axes, 3)
-        return finished(
+        return finish_figure(
             figure,
             "calendar",
             "In the order of time: tomorrow's flights",
@@ -147,12 +147,12 @@ def demo_page(results: Results, pictures: list[Picture]) -> str:
         results=results,
         pictures={picture.name: picture for picture in pictures},
         short=SHORT,
-        said=said(results),
+        said=findings(results),
         mean=lambda values: float(np.mean(values)),
     )
 
 
-def said(results: Results) -> dict[str, str]:
+def findings(results: Results) -> dict[str, str]:
     """The findings in words, as far as the numbers bear them out."""
     paper, calendar = results["paper"], results["calendar"]
     score = {name: float(np.mean(values)) for name, values in paper["weighted"].items()}

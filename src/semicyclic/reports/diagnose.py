@@ -8,7 +8,17 @@ from rich.console import Console
 
 from semicyclic.reports.html import page
 from semicyclic.reports.output_files import write_report
-from semicyclic.reports.plot import BLUE, FAINT, GREEN, ORANGE, RED, VIOLET, Picture, drawing, finished
+from semicyclic.reports.plot import (
+    BLUE,
+    FAINT,
+    GREEN,
+    ORANGE,
+    RED,
+    VIOLET,
+    Picture,
+    finish_figure,
+    new_figure,
+)
 from semicyclic.types import Results
 
 MEANING = {
@@ -43,22 +53,22 @@ def write(out: Path, results: Results) -> None:
         "diagnose.html",
         results=results,
         pictures=pictures,
-        said=words(results),
+        said=sentences(results),
         lines=lines(results),
         meaning=MEANING,
     )
     write_report(out, results, pictures, text)
 
 
-def said(console: Console, results: Results, out: Path, seconds: float) -> None:
+def print_report(console: Console, results: Results, out: Path, seconds: float) -> None:
     """The verdict on a terminal."""
-    for text in words(results):
+    for text in sentences(results):
         console.print(text, highlight=False, soft_wrap=True, markup=False)
     end = f"{seconds:.1f} s. Open {out / 'report.html'}"
     console.print(end, highlight=False, soft_wrap=True, markup=False)
 
 
-def words(results: Results) -> list[str]:
+def sentences(results: Results) -> list[str]:
     """The verdict, what it rests on, and what to do."""
     verdict = results["verdict"]
     regime = verdict["regime"]
@@ -66,14 +76,14 @@ def words(results: Results) -> list[str]:
         f"Verdict: {regime.replace('_', ' ')} - {MEANING[regime]}. Two thirds of the days alone say the same "
         f"in {verdict['confidence']:.0%} of 20 draws.",
         _rests(results),
-        f"{ADVICE[regime]} Suggested: {_suggested(verdict)}; or --method auto, which tries all of them.",
+        f"{ADVICE[regime]} Suggested: {_suggestion(verdict)}; or --method auto, which tries all of them.",
         _cost(results),
         _past(results),
     ]
     return [text for text in found if text]
 
 
-def _suggested(verdict: Results) -> str:
+def _suggestion(verdict: Results) -> str:
     text = f"--method {verdict['method']}"
     if verdict["period"] is not None and verdict["blocks"] > 1:
         text += f" --schedule {verdict['period']}:{verdict['blocks']}"
@@ -151,7 +161,7 @@ def lines(results: Results) -> list[dict[str, Any]]:
 def _labels(results: Results) -> Picture:
     several = "rates" in results["labels"]["hours"][0]
     two = results["task"] == "classification"
-    with drawing(5.4, rows=3) as (figure, panels):
+    with new_figure(5.4, rows=3) as (figure, panels):
         parts = (
             ("hours", f"hour ({results['zone']})"),
             ("weekdays", "weekday"),
@@ -180,7 +190,7 @@ def _labels(results: Results) -> Picture:
         unit = "%" if two else results["label"]
         panels[1].set_ylabel(f"{results['label']}, {unit}" if two else unit)
         what = "shares of the classes" if several else ("rate" if two else "mean")
-        return finished(
+        return finish_figure(
             figure,
             "labels",
             "Labels by the clock, the week and time",
@@ -196,13 +206,13 @@ def _tick(part: str) -> str:
 
 def _counts(results: Results) -> Picture:
     held = results["block_counts"]
-    with drawing(2.8) as (figure, axes):
+    with new_figure(2.8) as (figure, axes):
         at = np.arange(len(held))
         axes.bar(at, [1000 * each["nats_a_row"] for each in held], 0.7, color=GREEN)
         axes.set_xticks(at, [str(each["blocks"]) for each in held])
         axes.set(xlabel="blocks a day", ylabel="nats per 1,000 rows")
         axes.grid(axis="x", visible=False)
-        return finished(
+        return finish_figure(
             figure,
             "counts",
             "How much blocks have of their own",
@@ -214,7 +224,7 @@ def _counts(results: Results) -> Picture:
 def _models(results: Results) -> Picture:
     held = results["models"]
     table = np.array([[np.nan if each is None else each for each in row] for row in held["cosines"]])
-    with drawing(4.6) as (figure, axes):
+    with new_figure(4.6) as (figure, axes):
         image = axes.imshow(table, cmap="RdBu", vmin=-1, vmax=1)
         step = max(1, len(held["blocks"]) // 8)
         names = held["blocks"][::step]
@@ -223,7 +233,7 @@ def _models(results: Results) -> Picture:
         axes.grid(visible=False)
         axes.set(xlabel=f"block ({results['zone']})")
         figure.colorbar(image, ax=axes, shrink=0.8).set_label("cosine between the blocks' own weights")
-        return finished(
+        return finish_figure(
             figure,
             "models",
             "How alike the blocks' models are",
@@ -242,7 +252,7 @@ def _costs(results: Results) -> Picture:
     bars |= held["baselines"]
     # Some baselines are so far off that nothing else could be told apart.
     most = 2.0 * held["auto"] if held["auto"] > 0 else max(bars.values())
-    with drawing(0.8 + 0.27 * len(bars)) as (figure, axes):
+    with new_figure(0.8 + 0.27 * len(bars)) as (figure, axes):
         at = np.arange(len(bars))
         colours = [BLUE if name in ("automatic choice",) else FAINT for name in bars]
         axes.barh(at, [min(value, most) for value in bars.values()], 0.7, color=colours)
@@ -253,7 +263,7 @@ def _costs(results: Results) -> Picture:
         axes.set(xlabel=f"{MEASURES[measure]}, lower is better")
         axes.set_xlim(0, 1.15 * min(max(bars.values()), most))
         axes.grid(axis="y", visible=False)
-        return finished(
+        return finish_figure(
             figure,
             "costs",
             "What it costs to do otherwise",

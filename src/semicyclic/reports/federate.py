@@ -18,9 +18,9 @@ from semicyclic.reports.plot import (
     RED,
     VIOLET,
     Picture,
-    drawing,
-    finished,
+    finish_figure,
     legend,
+    new_figure,
 )
 from semicyclic.types import Results
 
@@ -69,15 +69,15 @@ def write(out: Path, results: Results) -> None:
         "federate.html",
         results=results,
         pictures={picture.name: picture for picture in pictures},
-        said=words(results),
+        said=sentences(results),
         names=SHORT,
-        lost=lost(results),
-        asked=asked(results),
+        lost=describe_losses(results),
+        asked=describe_fleet(results),
     )
     write_report(out, results, pictures, text)
 
 
-def asked(results: Results) -> str:
+def describe_fleet(results: Results) -> str:
     """What kind of fleet it was."""
     people, how = results["population"], results["settings"]
     kind = {"flights": "routes of flights", "tweets": "groups of tweets"}.get(people["name"], "devices")
@@ -89,7 +89,7 @@ def asked(results: Results) -> str:
     )
 
 
-def said(console: Console, results: Results, out: Path, seconds: float) -> None:
+def print_report(console: Console, results: Results, out: Path, seconds: float) -> None:
     """The table and the answer on a terminal."""
     steps = list(results["local_steps"])
     table = Table(title=f"Accuracy, mean over blocks and {results['settings']['repetitions']} repetition(s)")
@@ -105,7 +105,7 @@ def said(console: Console, results: Results, out: Path, seconds: float) -> None:
             spread = f" ± {score['std']:.4f}" if results["settings"]["repetitions"] > 1 else ""
             cells += [f"{score['mean']:.4f}{spread}", f"{held['step_sizes'][key]:.2g}"]
         table.add_row(name, *cells)
-    told = words(results)
+    told = sentences(results)
     console.print(told[0], highlight=False, soft_wrap=True, markup=False)
     console.print(table)
     for text in told[1:]:
@@ -115,7 +115,7 @@ def said(console: Console, results: Results, out: Path, seconds: float) -> None:
     )
 
 
-def words(results: Results) -> list[str]:
+def sentences(results: Results) -> list[str]:
     """What the numbers say, as far as they say it."""
     count = results["settings"]["repetitions"]
     found = []
@@ -170,7 +170,7 @@ def _than(difference: Results, count: int, what: str) -> str:
     return f"{word} than {what} by {abs(mean):.4f}, in {often} of {count} repetitions"
 
 
-def lost(results: Results) -> list[tuple[str, int]]:
+def describe_losses(results: Results) -> list[tuple[str, int]]:
     """What came to nothing, by reason."""
     held = results["lost"]
     lines = [
@@ -188,7 +188,7 @@ def _availability(results: Results) -> Picture:
     """Who is there by the half hour, and who took part by block."""
     curve = np.array(results["availability"])
     labels = [label.split("-")[0] for label in results["blocks"]]
-    with drawing(5.2, rows=2) as (figure, (top, bottom)):
+    with new_figure(5.2, rows=2) as (figure, (top, bottom)):
         hours = np.arange(len(curve) + 1) / 2
         groups = [np.array(each) for each in results["availability_by_home"] if each is not None]
         for number, each in enumerate(groups):
@@ -208,7 +208,7 @@ def _availability(results: Results) -> Picture:
         step = max(1, len(labels) // 8)
         bottom.set_xticks(range(0, len(labels), step), labels[::step])
         bottom.grid(axis="x", visible=False)
-        return finished(
+        return finish_figure(
             figure,
             "availability",
             "Who is there, and who takes part",
@@ -221,7 +221,7 @@ def _availability(results: Results) -> Picture:
 def _final(results: Results) -> Picture:
     """Every approach in the end, by the number of local steps."""
     steps = list(results["local_steps"])
-    with drawing(3.4) as (figure, axes):
+    with new_figure(3.4) as (figure, axes):
         for place, key in enumerate(SHORT):
             for j, number in enumerate(steps):
                 score = results["local_steps"][number]["accuracy"][key]
@@ -248,7 +248,7 @@ def _final(results: Results) -> Picture:
             if results["settings"]["repetitions"] > 1
             else ""
         )
-        return finished(
+        return finish_figure(
             figure,
             "approaches",
             "All approaches in the end",
@@ -260,7 +260,7 @@ def _days(results: Results) -> Picture:
     """Accuracy day by day: over all blocks, and the current model's in each."""
     over = {key: np.array(values) for key, values in results["over_days"].items()}
     days = 1 + np.arange(len(next(iter(over.values()))))
-    with drawing(6.0, rows=2) as (figure, (top, bottom)):
+    with new_figure(6.0, rows=2) as (figure, (top, bottom)):
         for key, values in over.items():
             top.plot(days, values.mean(axis=1), color=LOOKS[key], marker="o", markersize=3, label=SHORT[key])
         ideal = results["accuracy"]["uniform"]["mean"]
@@ -292,7 +292,7 @@ def _days(results: Results) -> Picture:
         bottom.get_legend().set_bbox_to_anchor((0.5, -0.24))
         for axes in (top, bottom):
             axes.set_xticks(days[:: max(1, len(days) // 10)])
-        return finished(
+        return finish_figure(
             figure,
             "days",
             "Day by day",
@@ -307,7 +307,7 @@ def _matrix(results: Results) -> Picture:
     table = np.array(results["matrix"])
     labels = [label.split("-")[0] for label in results["blocks"]]
     m = len(labels)
-    with drawing(4.6) as (figure, axes):
+    with new_figure(4.6) as (figure, axes):
         image = axes.imshow(table, cmap="viridis")
         step = max(1, m // 8)
         axes.set_xticks(range(0, m, step), labels[::step])
@@ -323,7 +323,7 @@ def _matrix(results: Results) -> Picture:
         bar = figure.colorbar(image, ax=axes, shrink=0.8)
         bar.set_label("accuracy")
         bar.outline.set_edgecolor(FAINT)
-        return finished(
+        return finish_figure(
             figure,
             "matrix",
             "One model, used at other hours",

@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     pass
 
 
-def _asked(chosen: Results | None) -> str:
+def rows_heading(chosen: Results | None) -> str:
     """Of a long stream not all rows are asked, where candidates are compared."""
     return "rows" if chosen is None else "rows asked"
 
 
-def _some(names: list[str], most: int = 8) -> str:
+def format_list(names: list[str], most: int = 8) -> str:
     """A list that may be long."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
-def _losses(table: Table, blocks: list[str], progressive: Results) -> None:
+def add_loss_rows(table: Table, blocks: list[str], progressive: Results) -> None:
     rows = progressive["rows"]
     for block, count, loss, margin in zip(
         blocks, rows, progressive["by_block"], progressive["margin"], strict=True
@@ -39,7 +39,7 @@ def _losses(table: Table, blocks: list[str], progressive: Results) -> None:
     table.add_row("all", f"{sum(rows):,}", "-" if whole is None else f"{whole:.4f}", "")
 
 
-def _counted(rows: Mapping[str, int]) -> str:
+def format_row_counts(rows: Mapping[str, int]) -> str:
     words = [f"rows: {rows['read']:,} read, {rows['used']:,} used"]
     for name, what in (
         ("refused", "refused"),
@@ -54,11 +54,11 @@ def _counted(rows: Mapping[str, int]) -> str:
     return ", ".join(words)
 
 
-def _span(results: Results, zone: str) -> str:
-    return f"from {moment(results['first'], zone)} to {moment(results['last'], zone)} ({zone})"
+def format_span(results: Results, zone: str) -> str:
+    return f"from {format_time(results['first'], zone)} to {format_time(results['last'], zone)} ({zone})"
 
 
-def moment(ticks: int, zone: str) -> str:
+def format_time(ticks: int, zone: str) -> str:
     """A time for people, in a zone."""
     try:
         return datetime.fromtimestamp(ticks / 1e6, UTC).astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M")
@@ -66,7 +66,7 @@ def moment(ticks: int, zone: str) -> str:
         return str(ticks)
 
 
-def _form(when: Mapping[str, Any]) -> str:
+def format_time_form(when: Mapping[str, Any]) -> str:
     epochs = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
     if when["form"] in epochs:
         return f"{epochs[when['form']]} since 1970"
@@ -75,7 +75,7 @@ def _form(when: Mapping[str, Any]) -> str:
     )
 
 
-def length(ticks: int) -> str:
+def format_duration(ticks: int) -> str:
     """A length of time for people."""
     seconds = ticks / 1e6
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):

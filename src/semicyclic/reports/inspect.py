@@ -7,7 +7,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from semicyclic.reports.format import _asked, _counted, _form, _losses, _some, _span
+from semicyclic.reports.format import (
+    add_loss_rows,
+    format_list,
+    format_row_counts,
+    format_span,
+    format_time_form,
+    rows_heading,
+)
 from semicyclic.reports.train import TITLES
 from semicyclic.tables.labels import class_name
 from semicyclic.types import Results
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
     pass
 
 
-def model(console: Console, path: Path, found: Results) -> None:
+def print_model(console: Console, path: Path, found: Results) -> None:
     """A model for a person."""
     provenance = found["provenance"] if isinstance(found["provenance"], dict) else {}
     zone = found["schedule"]["zone"] if isinstance(found["schedule"], dict) else ""
@@ -37,14 +44,14 @@ def model(console: Console, path: Path, found: Results) -> None:
     if found["progressive"] is not None:
         table = Table(title=TITLES["model" if chosen is None else chosen["by"]])
         table.add_column(f"block ({zone})" if zone else "block", no_wrap=True)
-        for head in (_asked(chosen), "loss", "± 95 %"):
+        for head in (rows_heading(chosen), "loss", "± 95 %"):
             table.add_column(head, justify="right", no_wrap=True)
-        _losses(table, found["progressive"].get("blocks", found["blocks"]), found["progressive"])
+        add_loss_rows(table, found["progressive"].get("blocks", found["blocks"]), found["progressive"])
         console.print(table)
     else:
         say("blocks: " + ", ".join(found["blocks"]))
     if found["never_visited"]:
-        say(f"never visited, and given the mean of all: {_some(found['never_visited'])}")
+        say(f"never visited, and given the mean of all: {format_list(found['never_visited'])}")
     if chosen is not None:
         table = Table(title=f"What was chosen, of {chosen['candidates']} candidates")
         table.add_column("in", no_wrap=True)
@@ -75,13 +82,16 @@ def model(console: Console, path: Path, found: Results) -> None:
         for kind in sorted(kinds):
             say(f"{kind}: {', '.join(kinds[kind])}")
         when = found["features"]["when"]
-        say(f"times: {' and '.join(when['columns'])}, {_form(when)}; label: {found['features']['label']}")
+        say(
+            f"times: {' and '.join(when['columns'])}, {format_time_form(when)}; "
+            f"label: {found['features']['label']}"
+        )
     if "rows" in provenance:
         rows = provenance["rows"]
         if isinstance(rows, dict):
-            say(_counted(rows))
+            say(format_row_counts(rows))
         if "first" in provenance:
             how = "" if chosen is not None else f", read out as {provenance['read_out']}"
-            say(f"learnt by {provenance['method']}{how}; {_span(provenance, zone)}")
+            say(f"learnt by {provenance['method']}{how}; {format_span(provenance, zone)}")
     if "semicyclic" in provenance:
         say(f"written by semicyclic {provenance['semicyclic']}")

@@ -15,11 +15,11 @@ from semicyclic.reports.plot import (
     RED,
     VIOLET,
     Picture,
-    drawing,
-    finished,
-    headed,
+    finish_figure,
     legend,
+    new_figure,
     png,
+    set_title,
     svg,
 )
 from semicyclic.types import Results
@@ -43,7 +43,7 @@ def _against(results: Results, kind: str, what: str, label: str, words: str) -> 
     bound = excess["lower bound"]
     fixed = f"K = {settings['cycles']}" if what == "steps" else f"n = {settings['steps']}"
     title = f"Excess against {'n' if what == 'steps' else 'K'}, {words}"
-    with drawing(3.9) as (figure, axes):
+    with new_figure(3.9) as (figure, axes):
         marks = "ov^s*Dx"
         for k, name in enumerate(results["methods"]):
             axes.plot(
@@ -80,7 +80,7 @@ def _against(results: Results, kind: str, what: str, label: str, words: str) -> 
             "best step (dotted; below -3 not drawn). Minimising every block fully, not drawn, ends at "
             f"{held['excess']['each block minimised'][-1] / bound[-1]:.0f}."
         )
-        return finished(figure, f"{kind}-{what}", title, caption)
+        return finish_figure(figure, f"{kind}-{what}", title, caption)
 
 
 def _apart(places: Sequence[int]) -> list[int]:
@@ -96,7 +96,7 @@ def _phi(results: Results) -> Picture:
     held = results["phi"]
     z, phi, a, gamma = np.array(held["z"]), np.array(held["phi"]), held["a"], held["gamma"]
     title = "The link function of both theorems"
-    with drawing(2.9, columns=2) as (figure, panes):
+    with new_figure(2.9, columns=2) as (figure, panes):
         for axes, reach in zip(panes, (2 * gamma, 1.6 * a), strict=True):
             inside = np.abs(z) <= reach * 1.0001
             axes.plot(z[inside], phi[inside], color=BLUE)
@@ -111,7 +111,7 @@ def _phi(results: Results) -> Picture:
         panes[0].set_ylabel("phi(z)")
         panes[0].set_title("straight beyond gamma", fontsize=9, fontweight="normal", y=1.06)
         panes[1].set_title("flat up to a/2", fontsize=9, fontweight="normal", y=1.06)
-        headed(figure, title)
+        set_title(figure, title)
         caption = (
             f"a = {a:.4g}, gamma = {gamma:.4g}. The flat part is what hides the next direction from a "
             f"method that has "
@@ -129,7 +129,7 @@ def _section4(results: Results) -> Picture:
         "hedged by AdaHedge": (VIOLET, "^"),
     }
     title = "Section 4: identical, orthogonal and opposite blocks"
-    with drawing(3.3, columns=3, sharey=True) as (figure, panes):
+    with new_figure(3.3, columns=3, sharey=True) as (figure, panes):
         for axes, (case, readers) in zip(panes, held["cases"].items(), strict=True):
             for reader, values in readers.items():
                 colour, mark = looks[reader]
@@ -151,7 +151,7 @@ def _section4(results: Results) -> Picture:
         panes[0].set_ylabel("excess")
         handles, labels = panes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
-        headed(figure, title)
+        set_title(figure, title)
         caption = (
             f"Excess over every block's own solution: K = {held['cycles']}, n = {held['steps']}, absolute "
             f"loss, mean and "

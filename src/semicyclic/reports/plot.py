@@ -58,7 +58,9 @@ def check_installed() -> None:
 
 
 @contextmanager
-def drawing(height: float, *, rows: int = 1, columns: int = 1, **how: Any) -> "Iterator[tuple[Figure, Any]]":
+def new_figure(
+    height: float, *, rows: int = 1, columns: int = 1, **how: Any
+) -> "Iterator[tuple[Figure, Any]]":
     """A figure and its axes in the house's style, whatever the user's own settings are."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -70,7 +72,7 @@ def drawing(height: float, *, rows: int = 1, columns: int = 1, **how: Any) -> "I
         yield figure, figure.subplots(rows, columns, **how)
 
 
-def headed(figure: "Figure", title: str) -> None:
+def set_title(figure: "Figure", title: str) -> None:
     """A title of the whole figure, at its left edge."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
 
@@ -115,7 +117,7 @@ class Picture(NamedTuple):
     png: bytes
 
 
-def finished(figure: "Figure", name: str, title: str, caption: str) -> Picture:
+def finish_figure(figure: "Figure", name: str, title: str, caption: str) -> Picture:
     """A figure that is drawn, under its title."""
-    headed(figure, title)
+    set_title(figure, title)
     return Picture(name, title, caption, svg(figure), png(figure))

@@ -16,9 +16,9 @@ from semicyclic.reports.plot import (
     VIOLET,
     WIDTH,
     Picture,
-    drawing,
-    finished,
+    finish_figure,
     legend,
+    new_figure,
 )
 from semicyclic.reports.reproduce_findings import reading
 from semicyclic.types import Results
@@ -66,7 +66,7 @@ def _source(results: Results) -> str:
 
 def _finish(figure: "Figure", results: Results, name: str, title: str, caption: str) -> Picture:
     """The title in the picture says when the data are made up: pictures travel alone."""
-    return finished(figure, name, title + _source(results), caption)._replace(title=title)
+    return finish_figure(figure, name, title + _source(results), caption)._replace(title=title)
 
 
 def _two_blocks(results: Results, name: str, title: str, caption: str) -> Picture:
@@ -74,7 +74,7 @@ def _two_blocks(results: Results, name: str, title: str, caption: str) -> Pictur
     K, m, labels = settings["cycles"], settings["blocks"], settings["block_labels"]
     days = 1 + (np.arange(K * m) + 1) / m
     looks = (("midnight", 0, BLUE), ("noon", m // 2, ORANGE))
-    with drawing(3.1) as (figure, axes):
+    with new_figure(3.1) as (figure, axes):
         for word, block, colour in looks if m > 1 else looks[:1]:
             mean, std = (np.array(results["two_blocks"][word][key]) for key in ("mean", "std"))
             axes.plot(days, mean, color=colour, label=f"{word} block, {labels[block]}")
@@ -87,7 +87,7 @@ def _two_blocks(results: Results, name: str, title: str, caption: str) -> Pictur
 
 def _approaches(results: Results, name: str, title: str, caption: str) -> Picture:
     scores = results["accuracy"]
-    with drawing(3.6) as (figure, axes):
+    with new_figure(3.6) as (figure, axes):
         for k, (key, (colour, dash)) in enumerate(LOOKS.items()):
             mean, std = np.array(scores[key]["mean"]), np.array(scores[key]["std"])
             # Bars a little apart, or they would hide one another.
@@ -106,7 +106,7 @@ def _final(results: Results, name: str, title: str, caption: str) -> Picture:
     accuracy, loss = results["accuracy"], results["log_loss"]
     order = sorted(accuracy, key=lambda key: accuracy[key]["mean"][-1])
     last = {"iid", "iid_unskewed", "consensus", "per_component", "pluralistic"}
-    with drawing(4.1, columns=2, sharey=True) as (figure, panes):
+    with new_figure(4.1, columns=2, sharey=True) as (figure, panes):
         for axes, scores, label in zip(panes, (accuracy, loss), ("accuracy", "log loss"), strict=True):
             for place, key in enumerate(order):
                 colour = GREEN if key.startswith("pluralistic") else BLUE if key.startswith("iid") else None
@@ -133,7 +133,7 @@ def _final(results: Results, name: str, title: str, caption: str) -> Picture:
 def _labels(results: Results, name: str, title: str, caption: str) -> Picture:
     labels = results["settings"]["block_labels"]
     m = len(labels)
-    with drawing(4.4, rows=2, sharex=True, sharey=True) as (figure, panes):
+    with new_figure(4.4, rows=2, sharex=True, sharey=True) as (figure, panes):
         for axes, (key, word) in zip(panes, (("raw", "as they are"), ("skewed", "as used")), strict=True):
             plus, minus = (np.array(results["labels"][key][side]) for side in ("positive", "negative"))
             x = np.arange(m)
@@ -163,7 +163,7 @@ def _labels(results: Results, name: str, title: str, caption: str) -> Picture:
 def _granularity(results: Results, name: str, title: str, caption: str) -> Picture:
     found = results["granularity"]
     looks = {"pluralistic_average": (GREEN, "o"), "per_component_average": (ORANGE, "s")}
-    with drawing(3.1) as (figure, axes):
+    with new_figure(3.1) as (figure, axes):
         for key, (colour, marker) in looks.items():
             axes.errorbar(
                 found["blocks"],

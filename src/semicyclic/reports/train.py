@@ -10,7 +10,14 @@ from rich.table import Table
 
 from semicyclic import training
 from semicyclic.reports import terminal
-from semicyclic.reports.format import _asked, _counted, _form, _losses, _span, length
+from semicyclic.reports.format import (
+    add_loss_rows,
+    format_duration,
+    format_row_counts,
+    format_span,
+    format_time_form,
+    rows_heading,
+)
 from semicyclic.tables.labels import class_name
 from semicyclic.types import Results
 
@@ -48,7 +55,7 @@ def progress(console: Console) -> Iterator[Callable[["training.train_files.Train
         yield news
 
 
-def trained(console: Console, results: Results, out: Path, seconds: float) -> None:
+def print_results(console: Console, results: Results, out: Path, seconds: float) -> None:
     """What a run has done, and what was decided for the user."""
     job, rows, memory = results["job"], results["rows"], results["memory"]
     zone = job["zone"]
@@ -64,9 +71,9 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
 
     table = Table(title=TITLES["trained" if results["chosen"] is None else results["chosen"]["by"]])
     table.add_column(f"block ({zone})", no_wrap=True)
-    for head in (_asked(results["chosen"]), "loss", "± 95 %"):
+    for head in (rows_heading(results["chosen"]), "loss", "± 95 %"):
         table.add_column(head, justify="right", no_wrap=True)
-    _losses(table, results["blocks"], results["progressive"])
+    add_loss_rows(table, results["blocks"], results["progressive"])
     console.print(table)
     when = "when it came, by what was known then" if job["label_delay"] else "before it was learnt from"
     if results["chosen"] is None:
@@ -85,7 +92,7 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
     if results["classes"]:
         say(f"classes: {', '.join(class_name(each) for each in results['classes'])}")
     when = results["columns"]["when"]
-    say(f"times: {' and '.join(when['columns'])}, {_form(when)}; {_span(results, zone)}")
+    say(f"times: {' and '.join(when['columns'])}, {format_time_form(when)}; {format_span(results, zone)}")
     size = memory["bytes"] / 1e6
     say(
         f"memory up to {size:,.0f} MB: room for {memory['columns']:,} columns, "
@@ -93,14 +100,14 @@ def trained(console: Console, results: Results, out: Path, seconds: float) -> No
         "of visits kept, "
         f"up to {memory['waiting_bytes'] / 1e6:,.0f} MB of rows that wait"
     )
-    say(_counted(rows))
+    say(format_row_counts(rows))
     for example in results["refused_examples"]:
         say(f"  refused: {example}")
     if rows["late_dropped"] or rows["late_kept"]:
         late = rows["late_dropped"] + rows["late_kept"]
         say(
-            f"late rows: {late:,}, the latest by {length(results['latest_by'])}: a --lateness of that would "
-            "take them in at their place"
+            f"late rows: {late:,}, the latest by {format_duration(results['latest_by'])}: "
+            "a --lateness of that would take them in at their place"
         )
     speed = rows["used"] / max(seconds, 1e-9)
     say(f"{seconds:.1f} s, {speed:,.0f} rows/s. Look at it: semicyclic inspect {out}")

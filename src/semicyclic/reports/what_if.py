@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 
-def said(console: Console, results: Mapping[str, Any], out: Path | None) -> None:
+def print_report(console: Console, results: Mapping[str, Any], out: Path | None) -> None:
     """A line for every model."""
     models = results["models"]
     measures = list(models[0].get("scores", {}))

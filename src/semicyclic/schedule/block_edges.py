@@ -5,7 +5,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
-from semicyclic.schedule.timestamps import span
+from semicyclic.schedule.timestamps import to_microseconds
 from semicyclic.schedule.timezones import SECOND
 
 Edge = float | str | timedelta
@@ -64,7 +64,7 @@ def _from_pairs(period: int, pairs: list[Any], labels: tuple[str, ...] | None) -
 def _offset(edge: Edge, period: int) -> int:
     """An edge as microseconds into the period: hours, a timedelta, "06:30" or "Sat 08:00"."""
     if isinstance(edge, timedelta):
-        ticks = span(edge)
+        ticks = to_microseconds(edge)
     elif isinstance(edge, str):
         ticks = _parse(edge)
     else:

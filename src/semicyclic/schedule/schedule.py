@@ -14,7 +14,7 @@ import numpy as np
 
 from semicyclic.schedule import kernels
 from semicyclic.schedule.block_edges import DAY, Edges, build
-from semicyclic.schedule.timestamps import instants, span
+from semicyclic.schedule.timestamps import instants, to_microseconds
 from semicyclic.schedule.timezones import EPOCH, changes, to_wall, zone_info
 from semicyclic.types import Array
 
@@ -77,8 +77,10 @@ class Schedule:
         origin: datetime | None = None,
     ) -> "Schedule":
         """Blocks of any period (a timedelta or seconds), counted from the wall time `origin`."""
-        ticks = span(period if isinstance(period, timedelta) else timedelta(seconds=period))
-        start = 0 if origin is None else span(origin.replace(tzinfo=None) - EPOCH.replace(tzinfo=None))
+        ticks = to_microseconds(period if isinstance(period, timedelta) else timedelta(seconds=period))
+        start = (
+            0 if origin is None else to_microseconds(origin.replace(tzinfo=None) - EPOCH.replace(tzinfo=None))
+        )
         return Schedule(ticks, *build(ticks, blocks, edges), zone, start)
 
     @property
@@ -125,14 +127,14 @@ class Schedule:
         The window is `width` of wall time with the moment in its middle (SPEC G). Its rows
         are distributions over blocks, as `Pluralistic.predict(membership=...)` takes them.
         """
-        window = span(width)
+        window = to_microseconds(width)
         if not window > 0:
             raise ValueError(f"width={width!r}: must be positive")
         wall = to_wall(self.zone, instants(when, **naive)) - self.origin
         low = wall - window // 2
-        return np.asarray((self._spent(low + window) - self._spent(low)) / window)
+        return np.asarray((self._time_per_block(low + window) - self._time_per_block(low)) / window)
 
-    def _spent(self, wall: Array) -> Array:
+    def _time_per_block(self, wall: Array) -> Array:
         """[rows, m] time spent in each block from the origin until `wall`."""
         turns, rest = np.divmod(wall[:, None], self.period)
         order = np.argsort(self.starts)

@@ -28,7 +28,7 @@ def instants(
 
 def _ticks(when: Any) -> tuple[Array, bool]:
     """Microseconds since 1970, and whether they are readings of a clock of unknown zone."""
-    zoned = _zoned(when)
+    zoned = _from_zoned_column(when)
     if zoned is not None:
         return zoned.astype("datetime64[us]").astype(np.int64), False
     array = np.atleast_1d(np.asarray(when))
@@ -40,10 +40,10 @@ def _ticks(when: Any) -> tuple[Array, bool]:
         return array.astype("datetime64[us]").astype(np.int64), True
     if array.dtype.kind in "iu":
         # Years beyond the calendar would wrap around in microseconds.
-        _bounded(array)
+        _check_range(array)
         return array.astype(np.int64) * SECOND, False
     if array.dtype.kind == "f":
-        _bounded(array)
+        _check_range(array)
         return np.round(array * SECOND).astype(np.int64), False
     if array.dtype == object and all(isinstance(each, datetime) for each in array):
         return _from_datetimes(array)
@@ -54,7 +54,7 @@ def _ticks(when: Any) -> tuple[Array, bool]:
     )
 
 
-def _zoned(when: Any) -> Array | None:
+def _from_zoned_column(when: Any) -> Array | None:
     """The instants of a pandas or Polars column that knows its zone: both keep UTC inside."""
     dtype = getattr(when, "dtype", None)
     if getattr(dtype, "tz", None) is not None:
@@ -68,7 +68,7 @@ def _zoned(when: Any) -> Array | None:
     return np.asarray(found)
 
 
-def _bounded(seconds: Array) -> None:
+def _check_range(seconds: Array) -> None:
     with np.errstate(invalid="ignore"):
         fine = np.isfinite(seconds) & (np.abs(seconds) < 1e12)
     if not fine.all():
@@ -84,9 +84,9 @@ def _from_datetimes(when: Iterable[datetime]) -> tuple[Array, bool]:
         raise ValueError("some of these times have a zone and some have none: make them alike")
     naive = not all(aware)
     start = EPOCH.replace(tzinfo=None) if naive else EPOCH
-    return np.array([span(each - start) for each in when], dtype=np.int64), naive
+    return np.array([to_microseconds(each - start) for each in when], dtype=np.int64), naive
 
 
-def span(length: timedelta) -> int:
+def to_microseconds(length: timedelta) -> int:
     """A length of time in microseconds."""
     return length // timedelta(microseconds=1)

@@ -12,7 +12,7 @@ from semicyclic.types import Array
 
 
 @contextmanager
-def placing(target: Path) -> Iterator[Path]:
+def atomic_path(target: Path) -> Iterator[Path]:
     """A name to write a file under; in the end, in one step, it is put in its place, or else removed."""
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target}: there is no folder {target.parent} to save it in")
@@ -26,15 +26,15 @@ def placing(target: Path) -> Iterator[Path]:
     except BaseException:
         name.unlink(missing_ok=True)
         raise
-    sync_folder(target.parent)
+    sync_dir(target.parent)
 
 
-def put(target: Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
+def write_tensors(target: Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
     """Write a safetensors file, whole or not at all."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    with placing(target) as name:
+    with atomic_path(target) as name:
         name.touch()
         mode = name.stat().st_mode
         try:
@@ -59,13 +59,13 @@ def lock(path: Path) -> IO[str] | None:
     return file
 
 
-def put_text(target: Path, text: str) -> None:
+def write_text(target: Path, text: str) -> None:
     """Write a text file, whole or not at all."""
-    with placing(target) as name:
+    with atomic_path(target) as name:
         name.write_text(text, encoding="utf-8", newline="")
 
 
-def sync_folder(folder: Path) -> None:
+def sync_dir(folder: Path) -> None:
     """Make sure that a new name outlives a power cut, where the system can do that."""
     try:
         handle = os.open(folder, os.O_RDONLY)
@@ -79,7 +79,7 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-def sweep(target: Path) -> None:
+def remove_partial_files(target: Path) -> None:
     """Remove what a killed process has left half written beside a file."""
     for left in target.parent.glob(f".{target.name}.*"):
         left.unlink(missing_ok=True)

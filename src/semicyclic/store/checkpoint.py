@@ -16,7 +16,7 @@ from semicyclic.method.log import DroppedRecords
 from semicyclic.method.loss_stats import LossStats
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
-from semicyclic.store.atomic import put
+from semicyclic.store.atomic import write_tensors
 from semicyclic.store.model_file import Unreadable
 from semicyclic.types import Array
 
@@ -33,7 +33,7 @@ def write_checkpoint(path: Path, arrays: Arrays, about: dict[str, Any]) -> None:
     # safetensors sorts tensors its own way: in the order of their names nothing is left to it.
     ordered = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
     head = {"version": VERSION, "digest": _digest(text, ordered), "about": text}
-    put(path, ordered, {KEY: json.dumps(head, sort_keys=True)})
+    write_tensors(path, ordered, {KEY: json.dumps(head, sort_keys=True)})
 
 
 def read_checkpoint(path: Path) -> tuple[Arrays, dict[str, Any]]:
@@ -110,7 +110,7 @@ def _restored_pages(arrays: Arrays) -> Iterator[Records]:
         )
 
 
-def restored(run: Run, arrays: Arrays) -> Run:
+def restore_run(run: Run, arrays: Arrays) -> Run:
     """A run as it was kept, made from one that has learnt nothing but is told the same."""
     log = replace(run.log, start=_like(arrays["start"], run.log.start), past=None)
     state = ChainState(

@@ -22,7 +22,7 @@ from semicyclic.method.loss import by_name
 from semicyclic.method.model import Pluralistic
 from semicyclic.schedule.numbered import AnySchedule, Numbered
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.store.atomic import put
+from semicyclic.store.atomic import write_tensors
 from semicyclic.types import Array
 
 # One key only: safetensors writes several in no particular order.
@@ -53,14 +53,14 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
     about = _describe(model, frames, tensors)
     kinds = {name: (each.dtype.name, each.shape) for name, each in tensors.items()}
     head = {"version": VERSION, "digest": _head_digest(VERSION, about, kinds), "model": about}
-    put(Path(path), tensors, {KEY: _text(head)})
+    write_tensors(Path(path), tensors, {KEY: _text(head)})
 
 
 def load(path: str | os.PathLike[str], *, block: int | None = None) -> Pluralistic:
     """Read a model back; or only one block of it, as a model that has that block alone."""
     if block is not None and (isinstance(block, bool) or not isinstance(block, int | np.integer)):
         raise TypeError(f"block={block!r}: must be a whole number")
-    with _opened(path) as file:
+    with _open(path) as file:
         about, held = _head(file)
         settings = _settings(about)
         if block is None:
@@ -144,7 +144,7 @@ KINDS = SIZES | {"F16": "float16", "F32": "float32", "F64": "float64"}
 
 
 @contextmanager
-def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
     """The file, and one kind of error for all that can be wrong with it."""
     from safetensors import SafetensorError, safe_open
 
@@ -193,7 +193,7 @@ def _head(file: Any) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ..
         held[name] = (KINDS.get(part.get_dtype(), part.get_dtype()), tuple(part.get_shape()))
     about = head["model"]
     if head["digest"] != _head_digest(version, about, held):
-        raise _damaged("its description")
+        raise _damage_error("its description")
     if sorted(held) != sorted(NAMES):
         raise Unreadable(f"it should hold {', '.join(NAMES)}, and holds {', '.join(sorted(held))}")
     shape = about["shape"]
@@ -202,7 +202,7 @@ def _head(file: Any) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ..
     return about, held
 
 
-def _damaged(what: str) -> Unreadable:
+def _damage_error(what: str) -> Unreadable:
     return Unreadable(f"{what} was altered or damaged: the digest does not fit")
 
 
@@ -240,14 +240,14 @@ def _read(file: Any, about: dict[str, Any], held: Any, block: int | None) -> tup
     )
     for number, parts in enumerate(_groups(frames), start=int((keys < low).sum())):
         if _digest(*parts) != about["groups"][number]:
-            raise _damaged("a group of blocks")
+            raise _damage_error("a group of blocks")
     return frames, low
 
 
 def _table(file: Any, about: dict[str, Any], name: str) -> Array:
     table = np.asarray(file.get_tensor(name))
     if _digest(table) != about["digests"][name]:
-        raise _damaged(f"'{name}'")
+        raise _damage_error(f"'{name}'")
     return table
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from semicyclic.tables.columns import CleanRows, Schema, check_columns, check_types
-from semicyclic.tables.formats import stacked
+from semicyclic.tables.formats import concat_tables
 from semicyclic.tables.sources import SourceBatch
 
 # So many of the first rows tell what columns are, how numbers are spread, and what the labels are.
@@ -21,10 +21,10 @@ def first_rows(parts: Iterable[SourceBatch], count: int = START) -> Any:
         if count > 0 and part.batch.table.num_rows:
             tables.append(part.batch.table.slice(0, count))
             count -= tables[-1].num_rows
-    return stacked(tables) if tables else None
+    return concat_tables(tables) if tables else None
 
 
-def tidied(columns: Schema, part: SourceBatch, name: str, rows: int | None = None) -> CleanRows:
+def clean_batch(columns: Schema, part: SourceBatch, name: str, rows: int | None = None) -> CleanRows:
     """The rows of a part, or so many of them, with what is wrong with any; `name` is that of the file."""
     batch, table = part.batch, part.batch.table
     for missing in columns.names if batch.lenient else ():
@@ -43,14 +43,14 @@ def tidied(columns: Schema, part: SourceBatch, name: str, rows: int | None = Non
     return tidy._replace(faults=sorted([*faults, *tidy.faults]))
 
 
-def refuse_first(tidy: CleanRows, name: str, remedy: str) -> None:
+def raise_first_fault(tidy: CleanRows, name: str, remedy: str) -> None:
     """Refuse rows with a fault: the first is named, with its file and what to do."""
     if tidy.faults:
         row, what = tidy.faults[0]
         raise ValueError(f"{name}, row {row:,}: {what}; {remedy}")
 
 
-def gathered(parts: Sequence[CleanRows]) -> CleanRows:
+def concat_clean_rows(parts: Sequence[CleanRows]) -> CleanRows:
     """Tidy rows of several parts as one."""
     labels: Any = [part.labels for part in parts]
     if any(each is None for each in labels):

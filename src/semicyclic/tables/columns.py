@@ -115,7 +115,7 @@ class Schema:
             good[new] = False
             column = _column(table, name)
             for at in np.flatnonzero(new).tolist():
-                faults.append((int(row[at]), f"column {name!r}: {_shown(column, at)} is {what}"))
+                faults.append((int(row[at]), f"column {name!r}: {_show_cell(column, at)} is {what}"))
 
         times = self.clock.read(table)
         refuse(times.bad, self.clock.columns[0], _no_time(self.clock))
@@ -277,7 +277,7 @@ def _column(table: Any, name: str) -> Column:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _shown(column: Column, at: int) -> str:
+def _show_cell(column: Column, at: int) -> str:
     value = column[at].as_py()
     text = "an empty cell" if value is None else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -150,9 +150,9 @@ class Features:
     def _place(self, keys: Array) -> Array:
         columns = np.empty(len(keys), np.int32)
         if self.bits is not None:
-            k.hashed(keys, self.bits, columns)
+            k.hash_columns(keys, self.bits, columns)
         else:
-            k.looked_up(keys, *self._dictionary, columns)
+            k.look_up(keys, *self._dictionary, columns)
         return columns
 
     @cached_property

@@ -44,7 +44,7 @@ class TableBatch(NamedTuple):
     lines: list[str] | None = None
 
 
-def stacked(tables: list[Any]) -> Any:
+def concat_tables(tables: list[Any]) -> Any:
     """Tables of several files as one; a column that is of several types becomes texts."""
     types: dict[str, set[Any]] = {}
     for table in tables:
@@ -103,12 +103,12 @@ def open_table(
         stream.close()
 
 
-def check_print(path: Path, place: FilePosition, known: str, options: FormatOptions) -> None:
+def check_fingerprint(path: Path, place: FilePosition, known: str, options: FormatOptions) -> None:
     """Refuse a file that is not, up to a place, the one that was read before."""
     if not path.is_file():
         raise FileNotFoundError(f"{path}: it was read before, and is gone")
     if format_of(path, options) == "parquet":
-        same = _parquet_print(path) == known
+        same = _parquet_fingerprint(path) == known
     elif place.offset == 0:
         return
     else:
@@ -118,7 +118,7 @@ def check_print(path: Path, place: FilePosition, known: str, options: FormatOpti
             while len(first) < min(HEAD, place.offset) and (more := stream.read(HEAD - len(first))):
                 first += more
             stream.skip(place.offset)
-            same = _print(stream.head, place.offset, stream.tail) == known
+            same = _fingerprint(stream.head, place.offset, stream.tail) == known
         finally:
             stream.close()
     if not same:
@@ -148,7 +148,7 @@ def _records(
             stream.skip(place.offset)
         rest = first[place.offset :]
         before = stream.tail if place.offset >= len(first) else first[: place.offset]
-        if known is not None and _print(stream.head, place.offset, before[-TAIL:]) != known:
+        if known is not None and _fingerprint(stream.head, place.offset, before[-TAIL:]) != known:
             raise ValueError(f"{stream.name}: it is not what it was when the run began: its bytes differ")
         if not before.endswith(b"\n"):
             rest = rest or stream.read(HEAD)
@@ -163,7 +163,7 @@ def _records(
             table, numbers, faults, row = csv_rows(data, names, delimiter, row, options)
         else:
             table, numbers, faults, row, lines = json_rows(data, row, options)
-        fingerprint = _print(stream.head, offset, tail)
+        fingerprint = _fingerprint(stream.head, offset, tail)
         plain = stream.path is not None and not stream.zipped
         share = offset / max(stream.path.stat().st_size, 1) if plain and stream.path else 0.0
         yield TableBatch(
@@ -182,7 +182,7 @@ def _first_bytes(stream: ByteStream, wait: Wait) -> bytes:
     return first
 
 
-def _print(head: bytes, offset: int, tail: bytes) -> str:
+def _fingerprint(head: bytes, offset: int, tail: bytes) -> str:
     """By what a file is known again: its first bytes, and the last before a place."""
     return hashlib.sha256(b"%s|%d|%s" % (head[:offset], offset, tail)).hexdigest()
 
@@ -190,7 +190,7 @@ def _print(head: bytes, offset: int, tail: bytes) -> str:
 def _parquet(
     path: Path, place: FilePosition, known: str | None, options: FormatOptions
 ) -> Iterator[TableBatch]:
-    fingerprint = _parquet_print(path)
+    fingerprint = _parquet_fingerprint(path)
     if known is not None and fingerprint != known:
         raise ValueError(f"{path}: it is not the file that it was when the run began")
     try:
@@ -225,7 +225,7 @@ def _parquet(
         raise ValueError(f"{path}: not a Parquet file, or a damaged one ({str(error)[:200]})") from None
 
 
-def _parquet_print(path: Path) -> str:
+def _parquet_fingerprint(path: Path) -> str:
     """A Parquet file ends with its description, so its last bytes tell it from others."""
     with open(path, "rb") as file:
         size = file.seek(0, 2)

@@ -73,8 +73,8 @@ def class_name(value: Any) -> str:
 
 def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, ...]) -> Labels:
     """What labels are, from the stream's first rows and what the user says."""
-    said = _said(loss)
-    known = _given(classes, kind) if classes else _found(labels, kind)
+    said = _loss_by_name(loss)
+    known = _parse_classes(classes, kind) if classes else _infer_classes(labels, kind)
     regression = said is not None and said.classes == 0
     if kind == CATEGORY and regression:
         raise ValueError(f"loss {loss} needs numbers as labels, and these are texts such as {known[0]!r}")
@@ -96,11 +96,11 @@ def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, .
     return Labels(kind, said or (logistic if len(known) == 2 else softmax(len(known))), known)
 
 
-def _said(loss: str | None) -> Loss | None:
+def _loss_by_name(loss: str | None) -> Loss | None:
     return None if loss is None else by_name(loss)
 
 
-def _given(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:
+def _parse_classes(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:
     if len(set(classes)) != len(classes) or len(classes) < 2:
         raise ValueError(f"--classes {' '.join(classes)}: give two or more, all different")
     if kind == CATEGORY:
@@ -115,7 +115,7 @@ def _given(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:
         ) from None
 
 
-def _found(labels: Any, kind: str) -> tuple[Any, ...]:
+def _infer_classes(labels: Any, kind: str) -> tuple[Any, ...]:
     if kind == BOOLEAN:
         return False, True
     if kind == CATEGORY:

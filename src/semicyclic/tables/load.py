@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic.method.rows import Rows
-from semicyclic.tables.cleaning import START, first_rows, gathered, refuse_first, tidied
+from semicyclic.tables.cleaning import START, clean_batch, concat_clean_rows, first_rows, raise_first_fault
 from semicyclic.tables.columns import BOOLEAN, CATEGORY, CleanRows, ColumnRequest, Schema, infer_schema
 from semicyclic.tables.features import Features, learn_scales
 from semicyclic.tables.sources import ReadPosition, Sources
@@ -48,14 +48,14 @@ def read_files(given: list[str], asked: ReadRequest) -> Rows:
     held = []
     for part in parts:
         name = inputs.name(part.file)
-        held.append(tidied(columns, part, name))
+        held.append(clean_batch(columns, part, name))
         if not asked.skip:
-            refuse_first(held[-1], name, "or leave such rows out: on_error='skip'")
-    tidy = gathered(held)
+            raise_first_fault(held[-1], name, "or leave such rows out: on_error='skip'")
+    tidy = concat_clean_rows(held)
     if len(tidy.ticks) == 0:
         raise ValueError(f"{inputs.name(0)}: none of its rows has a label")
     if features is None:
-        features = _learnt(columns, tidy.table, asked.bins, asked.bits)
+        features = _learn_features(columns, tidy.table, asked.bins, asked.bits)
     rows = Rows(
         features.encode(tidy.table),
         _labels(tidy, columns),
@@ -67,7 +67,7 @@ def read_files(given: list[str], asked: ReadRequest) -> Rows:
     return rows
 
 
-def _learnt(columns: Schema, table: Any, bins: int, bits: int | None) -> Features:
+def _learn_features(columns: Schema, table: Any, bins: int, bits: int | None) -> Features:
     scales = learn_scales(table.slice(0, START), columns, bins=bins)
     if bits is not None:
         return Features(columns, scales, bits)

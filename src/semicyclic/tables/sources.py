@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from semicyclic.tables.formats import FilePosition, TableBatch, check_print, format_by_name, open_table
+from semicyclic.tables.formats import FilePosition, TableBatch, check_fingerprint, format_by_name, open_table
 from semicyclic.tables.text_formats import FormatOptions
 
 STDIN = "-"
@@ -58,7 +58,7 @@ class Sources:
             codecs.lookup(self.options.encoding)
         except LookupError:
             raise ValueError(f"--encoding {self.options.encoding}: there is no such encoding") from None
-        self.files = self._listed()
+        self.files = self._list_files()
         if not self.files:
             raise ValueError(f"{', '.join(map(str, self.given))}: there are no files to read")
 
@@ -75,7 +75,7 @@ class Sources:
             )
         for path, reached, fingerprint in zip(self.files, mark.places[:-1], mark.prints, strict=False):
             if path is not None and fingerprint:
-                check_print(path, reached, fingerprint, self.options)
+                check_fingerprint(path, reached, fingerprint, self.options)
         before = ReadPosition(mark.places[:-1], mark.prints[:-1])
         place = mark.places[-1] if mark.places else FilePosition()
         known: str | None = mark.prints[-1] if mark.prints else None
@@ -97,14 +97,14 @@ class Sources:
         if not self.follow or file + 1 < len(self.files):
             return False
         time.sleep(self.pause)
-        now = self._listed()
+        now = self._list_files()
         if now[: len(self.files)] != self.files:
             raise ValueError("a file went, or a new one came before those already read: names must follow")
         self.files = now
         # What stands in the file by now is still read before the next begins.
         return True
 
-    def _listed(self) -> list[Path | None]:
+    def _list_files(self) -> list[Path | None]:
         found: list[Path | None] = []
         for each in self.given:
             path = Path(each)

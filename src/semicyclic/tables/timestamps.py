@@ -89,15 +89,15 @@ class TimeColumn:
     def _wall(self, columns: list[Column]) -> tuple[Array, Array]:
         """Ticks, and of each whether it names a zone, does not, or is no time."""
         if self.form == "date and hour":
-            day, fine = _written(columns[0])
+            day, fine = _parse_text_or_typed(columns[0])
             hour, right = _hours(columns[1])
             return day - day % (24 * HOUR) + hour, np.where(right == NAIVE, fine, right)
         column = columns[0]
         if self.form in PER_SECOND:
             return _epoch(column, self.form)
         if "%" in self.form:
-            return _patterned(column, self.form)
-        return _written(column)
+            return _parse_pattern(column, self.form)
+        return _parse_text_or_typed(column)
 
 
 def infer_time_column(table: Any, columns: tuple[str, ...], zone: str, form: str | None = None) -> TimeColumn:
@@ -109,7 +109,7 @@ def infer_time_column(table: Any, columns: tuple[str, ...], zone: str, form: str
         return TimeColumn(columns, form, zone)
     column = _column(table, columns[0])
     if is_text(column):
-        kind = _written(column)[1]
+        kind = _parse_text_or_typed(column)[1]
         known = kind[kind != NONE]
         if len(known) and (known == BAD).mean() > 0.5:
             values, _ = numbers(column)
@@ -118,7 +118,7 @@ def infer_time_column(table: Any, columns: tuple[str, ...], zone: str, form: str
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return TimeColumn(columns, _unit(numbers(column)[0]), zone)
     else:
-        kind = _typed(column)[1]
+        kind = _from_typed(column)[1]
     return TimeColumn(columns, "zoned" if (kind == ZONED).sum() > (kind == NAIVE).sum() else "local", zone)
 
 
@@ -133,7 +133,7 @@ def _column(table: Any, name: str) -> Column:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _patterned(column: Column, form: str) -> tuple[Array, Array]:
+def _parse_pattern(column: Column, form: str) -> tuple[Array, Array]:
     """Times written as a pattern of strptime has it: by Python, which knows that February is short."""
     text = as_text(column).dictionary_encode()
     ticks, kind = [], []
@@ -178,19 +178,19 @@ def _whole(column: Column) -> tuple[Array, Array]:
     return pc.fill_null(pc.cast(column, pa.int64()), 0).to_numpy(zero_copy_only=False), there(column)
 
 
-def _written(column: Column) -> tuple[Array, Array]:
+def _parse_text_or_typed(column: Column) -> tuple[Array, Array]:
     if not is_text(column):
-        return _typed(column)
+        return _from_typed(column)
     ticks, kind = np.empty(len(column), np.int64), np.empty(len(column), np.int64)
     moments(*texts(column), ticks, kind)
     return ticks, kind
 
 
-def _typed(column: Column) -> tuple[Array, Array]:
+def _from_typed(column: Column) -> tuple[Array, Array]:
     """Times or dates as the file has them."""
     zoned = getattr(column.type, "tz", None) is not None
     if pa.types.is_dictionary(column.type):
-        return _written(column.dictionary_decode())
+        return _parse_text_or_typed(column.dictionary_decode())
     if not (pa.types.is_timestamp(column.type) or pa.types.is_date(column.type)):
         return np.zeros(len(column), np.int64), np.where(there(column), BAD, NONE)
     # Nanoseconds are cut off, as in texts.

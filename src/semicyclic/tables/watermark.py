@@ -47,7 +47,7 @@ class WaitingRows:
         return WaitingRows(table, **{name: column[rows] for name, column in self.arrays().items()})
 
 
-def joined(parts: list[WaitingRows]) -> WaitingRows:
+def concat_waiting(parts: list[WaitingRows]) -> WaitingRows:
     """Rows one part after another."""
     if len(parts) == 1:
         return parts[0]
@@ -103,7 +103,7 @@ class Watermark:
             else:
                 late = LateCounts(late.dropped + count, late.kept, worst)
                 rows = rows.take(np.flatnonzero(~is_late))
-        whole = rows if self.held is None else joined([self.held, rows])
+        whole = rows if self.held is None else concat_waiting([self.held, rows])
         if (np.diff(whole.key) < 0).any():
             whole = whole.take(np.argsort(whole.key, kind="stable"))
         # Whatever comes now is at least as new as the mark; of the same time, it comes after.

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
-from semicyclic.store.atomic import placing
+from semicyclic.store.atomic import atomic_path
 
 
 class Writer(Protocol):
@@ -33,7 +33,7 @@ def open_writer(path: Path | None, kind: str, stdout: IO[bytes]) -> Iterator[Wri
         writer.close()
         stdout.flush()
         return
-    with placing(path) as part, open(part, "wb") as file:
+    with atomic_path(path) as part, open(part, "wb") as file:
         writer = _TableWriter(file, kind)
         yield writer
         writer.close()

@@ -113,7 +113,7 @@ def certificate(
     if count.sum() == 0:
         raise ValueError("nothing was learnt: there are no losses to certify")
     odds = delta / candidates
-    margin = _stitched if any_time else _hoeffding
+    margin = _stitched_boundary if any_time else _hoeffding
     whole = float(sums.sum() / count.sum())
     seen = count > 0
     block_mean, block_bound = np.full(run.blocks, np.nan), np.full(run.blocks, np.nan)
@@ -141,7 +141,7 @@ def _hoeffding(steps: float, spread: float, span: float, delta: float) -> float:
     return span * sqrt(log(1 / delta) / (2 * steps))
 
 
-def _stitched(steps: float, spread: float, span: float, delta: float) -> float:
+def _stitched_boundary(steps: float, spread: float, span: float, delta: float) -> float:
     """The stitched boundary at intrinsic time `spread`, per step; scores in units of a.
 
     u(v) = sqrt(k1^2 v l + k2^2 l^2) + k2 l with l = s ln(log_2(2 v)) + ln(zeta(s) / delta), v >= 1.

@@ -233,7 +233,7 @@ class HardInstance:
         return np.asarray(np.sign(z) * found)
 
 
-def rotated(
+def random_rotation(
     cycles: int,
     dimension: int,
     rng: np.random.Generator,

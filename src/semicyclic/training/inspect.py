@@ -9,7 +9,7 @@ from semicyclic.schedule.schedule import Schedule
 from semicyclic.tables.features import Features
 
 
-def described(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:
+def describe_model(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:
     """All that `semicyclic inspect` shows, as a JSON value."""
     blocks, outputs, width = model.shape
     schedule = model.schedule

@@ -10,11 +10,11 @@ import pyarrow as pa
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.tables.cleaning import refuse_first, tidied
+from semicyclic.tables.cleaning import clean_batch, raise_first_fault
 from semicyclic.tables.features import Features
 from semicyclic.tables.labels import class_name
 from semicyclic.tables.sources import ReadPosition, SourceBatch, Sources
-from semicyclic.training.read_ahead import ahead
+from semicyclic.training.read_ahead import read_ahead
 from semicyclic.types import Array
 
 BLOCK, PREDICTION, PROBABILITY, SCORE = "block", "prediction", "probability", "score"
@@ -44,20 +44,20 @@ def predict_batches(model: Pluralistic, inputs: Sources, *, skip: bool) -> Itera
     features = Features.from_json(model.features)
     if np.prod(model.shape) <= DENSE:
         model = replace(model, held=model.weights)
-    made = (_answered(model, features, inputs, part, skip=skip) for part in inputs.parts(ReadPosition()))
+    made = (_predict_batch(model, features, inputs, part, skip=skip) for part in inputs.parts(ReadPosition()))
     # Answered in a thread of their own, while what was answered before is written.
-    for answered in ahead(made):
+    for answered in read_ahead(made):
         if answered is not None:
             yield answered
 
 
-def _answered(
+def _predict_batch(
     model: Pluralistic, features: Features, inputs: Sources, part: SourceBatch, *, skip: bool
 ) -> PredictedBatch:
     batch, name = part.batch, inputs.name(part.file)
-    tidy = tidied(features.columns.without_label(), part, name)
+    tidy = clean_batch(features.columns.without_label(), part, name)
     if not skip:
-        refuse_first(tidy, name, "or go on without an answer to it: --on-error skip")
+        raise_first_fault(tidy, name, "or go on without an answer to it: --on-error skip")
     # Rows are numbered in order, and only in a file of texts does a number lack its row.
     fine = np.searchsorted(batch.row, tidy.row)
     table, added = batch.table, []

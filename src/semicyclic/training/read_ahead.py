@@ -16,7 +16,7 @@ class _End:
         self.error = error
 
 
-def ahead(items: Iterable[Item], *, depth: int = DEPTH, patience: float = 0.5) -> Iterator[Item | None]:
+def read_ahead(items: Iterable[Item], *, depth: int = DEPTH, patience: float = 0.5) -> Iterator[Item | None]:
     """The same items, made in a thread of their own, a few ahead of where they are used.
 
     None where for `patience` seconds nothing has come: time to do what can wait.

@@ -13,13 +13,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic.method.rows import Rows
-from semicyclic.tables.cleaning import first_rows, gathered, refuse_first, tidied
+from semicyclic.tables.cleaning import clean_batch, concat_clean_rows, first_rows, raise_first_fault
 from semicyclic.tables.columns import CleanRows, Schema, infer_schema
 from semicyclic.tables.features import FeatureNames, Features, learn_scales
 from semicyclic.tables.labels import Labels, learn_labels
 from semicyclic.tables.sources import ReadPosition, SourceBatch, Sources
 from semicyclic.tables.vocabulary import Vocabulary
-from semicyclic.tables.watermark import LONG_AGO, LateCounts, LatePolicy, WaitingRows, Watermark, joined
+from semicyclic.tables.watermark import (
+    LONG_AGO,
+    LateCounts,
+    LatePolicy,
+    WaitingRows,
+    Watermark,
+    concat_waiting,
+)
 from semicyclic.training.config import CHUNK, TrainConfig
 from semicyclic.types import Array
 
@@ -129,11 +136,11 @@ def _tidy_start(job: TrainConfig, columns: Schema, parts: Sequence[SourceBatch],
     held, left = [], job.start
     for part in parts:
         if left > 0:
-            held.append(tidied(columns, part, name(part.file), left))
+            held.append(clean_batch(columns, part, name(part.file), left))
             left -= len(part.batch.row)
             if not job.skip:
-                refuse_first(held[-1], name(part.file), REMEDY)
-    return gathered(held)
+                raise_first_fault(held[-1], name(part.file), REMEDY)
+    return concat_clean_rows(held)
 
 
 def _check_order(job: TrainConfig, ticks: Array, where: str) -> None:
@@ -174,9 +181,9 @@ class Reader:
         # A checkpoint may have been made when the queue held more whole chunks than one.
         yield from self._cut(0.0)
         for part in parts:
-            order, rows = self._taken(part)
+            order, rows = self._take_in(part)
             held = self.reading.queue
-            queue = rows if held is None else joined([held, rows])
+            queue = rows if held is None else concat_waiting([held, rows])
             self.reading = replace(self.reading, order=order, queue=queue, mark=part.mark)
             self._check_size()
             yield from self._cut(part.batch.share)
@@ -187,11 +194,11 @@ class Reader:
         parts = [part for part in (self.reading.queue, held) if part is not None and len(part)]
         if not parts:
             return None
-        self.reading = replace(self.reading, order=order, queue=joined(parts))
-        due = self._due(joined(parts), ended=True)
+        self.reading = replace(self.reading, order=order, queue=concat_waiting(parts))
+        due = self._due(concat_waiting(parts), ended=True)
         return self._chunk(due, closes=False, share=1.0)
 
-    def unscored(self) -> ArrivedRows | None:
+    def rows_to_score(self) -> ArrivedRows | None:
         """Rows that have arrived and that no model was asked about yet, where labels are late."""
         queue, scored = self.reading.queue, self.reading.scored
         if queue is None or scored >= len(queue) or not self.job.label_delay:
@@ -200,16 +207,16 @@ class Reader:
 
     # ------------------------------------------------------------------ rows as they come
 
-    def _taken(self, part: SourceBatch) -> tuple[Watermark, WaitingRows]:
+    def _take_in(self, part: SourceBatch) -> tuple[Watermark, WaitingRows]:
         """Make rows tidy, count them, and put them in order."""
         batch, reading, name = part.batch, self.reading, self.name(part.file)
-        tidy = tidied(reading.columns, part, name)
+        tidy = clean_batch(reading.columns, part, name)
         codes, unknown = reading.labels.codes(tidy.labels)
         if unknown.any():
             tidy.faults.extend(reading.labels.new_classes(tidy.labels, tidy.row, unknown))
             tidy.faults.sort()
         if not self.job.skip:
-            refuse_first(tidy, name, REMEDY)
+            raise_first_fault(tidy, name, REMEDY)
         rows = WaitingRows(tidy.table, tidy.ticks, tidy.ticks, codes)
         if unknown.any():
             rows = rows.take(np.flatnonzero(~unknown))
@@ -326,7 +333,7 @@ def exact_features(job: TrainConfig, inputs: Sources, opened: ReaderState) -> Re
         raise ValueError("--first-pass reads the input twice: it cannot be standard input, nor be followed")
     seen = Vocabulary(opened.columns)
     for part in inputs.parts(ReadPosition()):
-        seen.add(tidied(opened.columns, part, inputs.name(part.file)).table)
+        seen.add(clean_batch(opened.columns, part, inputs.name(part.file)).table)
     scales = seen.scales(job.bins)
     features = seen.features(scales)
     most = 1 << job.budget(opened.labels.loss.outputs).bits

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from semicyclic.auto.export import chosen, lost, model_weights, unseen
+from semicyclic.auto.export import describe_choice, loss_sums, model_weights, unseen
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.evaluation.scores import NORMAL
 from semicyclic.method.model import Pluralistic
@@ -37,10 +37,10 @@ def model_of(
         schedule = portfolio.form.calendar.model
         model = Pluralistic(model_weights(portfolio), schedule, run.loss, fallback=unseen(portfolio))
     about = _provenance(job, reading, run, scored, portfolio)
-    return replace(finished(model, reading, names), provenance=about)
+    return replace(finish_model(model, reading, names), provenance=about)
 
 
-def finished(model: Pluralistic, reading: ReaderState, names: FeatureNames) -> Pluralistic:
+def finish_model(model: Pluralistic, reading: ReaderState, names: FeatureNames) -> Pluralistic:
     """A model of what was read: in the labels' own units, with their classes and how features are made."""
     held = model.weights
     labels = reading.labels
@@ -81,7 +81,7 @@ def _provenance(
 ) -> dict[str, Any]:
     """Where a model comes from; nothing of files' names, clocks or machines, so that the same rows give
     the same bytes."""
-    what = None if portfolio is None else in_units(chosen(portfolio), reading.labels.loss_scale())
+    what = None if portfolio is None else in_units(describe_choice(portfolio), reading.labels.loss_scale())
     return {
         "semicyclic": __version__,
         "method": job.method,
@@ -140,7 +140,7 @@ def losses_of(
     """
     blocks, scale = run.blocks, reading.labels.loss_scale()
     if portfolio is not None:
-        rows, total, squares = lost(portfolio).T
+        rows, total, squares = loss_sums(portfolio).T
         spread = np.maximum(squares - total**2 / np.maximum(rows, 1), 0.0)
         count = rows
         mean = np.divide(total, rows, out=np.full(blocks, np.nan), where=rows > 0)

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.method.run import Run
-from semicyclic.store.atomic import lock, sweep
-from semicyclic.store.checkpoint import Arrays, read_checkpoint, restored, run_arrays, write_checkpoint
+from semicyclic.store.atomic import lock, remove_partial_files
+from semicyclic.store.checkpoint import Arrays, read_checkpoint, restore_run, run_arrays, write_checkpoint
 from semicyclic.store.model_file import Unreadable
 from semicyclic.tables.features import FeatureNames, Features
 from semicyclic.tables.labels import Labels
@@ -35,14 +35,14 @@ CHECKPOINT, MODEL, RESULTS, VISITS, LOCK = (
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_run_dir(folder: Path) -> Iterator[None]:
     """Nobody else works in the folder meanwhile."""
     file = lock(folder / LOCK)
     if file is None:
         raise ValueError(f"--out {folder}: another run is working in this folder")
     with file:
         for name in (CHECKPOINT, MODEL, RESULTS, VISITS):
-            sweep(folder / name)
+            remove_partial_files(folder / name)
         try:
             yield
         finally:
@@ -74,7 +74,7 @@ def write_state(
     arrays |= {f"scored.{name}": array for name, array in scored._asdict().items()}
     for name, held in (("queue", reading.queue), ("held", reading.order.held)):
         if held is not None and len(held):
-            arrays[name] = np.frombuffer(_packed(held), np.uint8)
+            arrays[name] = np.frombuffer(_serialize_rows(held), np.uint8)
     about = {
         "job": job.to_json(),
         "features": reading.features.to_json(),
@@ -144,7 +144,9 @@ def _portfolio(arrays: Arrays, reading: ReaderState, job: TrainConfig) -> Portfo
 def _state(arrays: Arrays, about: dict[str, Any], job: TrainConfig) -> tuple[TrainState, FeatureNames]:
     features, labels = Features.from_json(about["features"]), Labels.from_json(about["labels"])
     late = LateCounts(**about["late"])
-    order = Watermark(job.lateness, job.late, int(about["newest"]), _unpacked(arrays.get("held")), late)
+    order = Watermark(
+        job.lateness, job.late, int(about["newest"]), _deserialize_rows(arrays.get("held")), late
+    )
     names = FeatureNames(np.zeros(features.width, bool))
     for column, name in about["names"]:
         names.names[int(column)] = str(name)
@@ -153,7 +155,7 @@ def _state(arrays: Arrays, about: dict[str, Any], job: TrainConfig) -> tuple[Tra
         features,
         labels,
         order,
-        _unpacked(arrays.get("queue")),
+        _deserialize_rows(arrays.get("queue")),
         int(about["scored"]),
         RowCounts(*map(int, about["counts"])),
         ReadPosition.from_json(about["mark"]),
@@ -161,12 +163,12 @@ def _state(arrays: Arrays, about: dict[str, Any], job: TrainConfig) -> tuple[Tra
         len(names.names),
         tuple(map(str, about["examples"])),
     )
-    run = restored(job.first_run(features.width, labels.loss), arrays)
+    run = restore_run(job.first_run(features.width, labels.loss), arrays)
     scored = DelayedLoss(*(arrays[f"scored.{name}"].copy() for name in DelayedLoss._fields))
     return TrainState(reading, run, scored), names
 
 
-def _packed(held: WaitingRows) -> bytes:
+def _serialize_rows(held: WaitingRows) -> bytes:
     """Rows as bytes: Arrow's own format, the columns of `Held` beside the features."""
     table = held.table
     for name, column in held.arrays().items():
@@ -187,7 +189,7 @@ def _whole(table: Any) -> Any:
     return pa.record_batch(copied, schema=table.schema)
 
 
-def _unpacked(data: Any) -> WaitingRows | None:
+def _deserialize_rows(data: Any) -> WaitingRows | None:
     if data is None:
         return None
     table = pa.ipc.open_stream(pa.py_buffer(data.tobytes())).read_all().combine_chunks()

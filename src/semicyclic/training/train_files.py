@@ -22,13 +22,13 @@ from semicyclic.auto.export import mean_loss
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.method import train
 from semicyclic.method.model import Pluralistic
-from semicyclic.store.atomic import put_text
+from semicyclic.store.atomic import write_text
 from semicyclic.store.model_file import save
 from semicyclic.tables.features import FeatureNames
 from semicyclic.tables.sources import SourceBatch, Sources
 from semicyclic.training.config import AUTO, TrainConfig
 from semicyclic.training.delayed_loss import DelayedLoss
-from semicyclic.training.read_ahead import ahead
+from semicyclic.training.read_ahead import read_ahead
 from semicyclic.training.reader import ArrivedRows, Chunk, Reader, open_reader
 from semicyclic.training.results import model_of, results_of, visits_table
 from semicyclic.training.run_dir import (
@@ -72,7 +72,7 @@ class SaveTimer:
     def due(self) -> bool:
         return self.clock() >= self.next
 
-    def saved(self, began: float) -> None:
+    def record_save(self, began: float) -> None:
         now = self.clock()
         self.next = now + (max(self.every, (now - began) / SHARE) if self.every else 0.0)
 
@@ -104,7 +104,7 @@ class FileTraining:
         """Read and learn everything there is; the results."""
         self.began = self.clock()
         self.pace = {name: SaveTimer(self.clock, self.every) for name in (CHECKPOINT, MODEL)}
-        self.pace[CHECKPOINT].saved(self.clock())
+        self.pace[CHECKPOINT].record_save(self.clock())
         state, parts = self._begin(resume)
         self.state = state
         reader = Reader(self.job, self.inputs.name, state.reading, self.names)
@@ -134,9 +134,9 @@ class FileTraining:
 
     def _work(self, state: TrainState, chunks: Iterator[Chunk]) -> TrainState:
         """Learn chunk by chunk, and save now and then."""
-        for chunk in ahead(chunks):
+        for chunk in read_ahead(chunks):
             if chunk is not None:
-                state = self.state = self._learnt(state, chunk)
+                state = self.state = self._learn_chunk(state, chunk)
                 self.unsaved |= chunk.closes
                 if self.checkpoints and self.pace[CHECKPOINT].due():
                     self._save_state(state)
@@ -144,7 +144,7 @@ class FileTraining:
                 self._save_model(state)
         return state
 
-    def _learnt(self, state: TrainState, chunk: Chunk) -> TrainState:
+    def _learn_chunk(self, state: TrainState, chunk: Chunk) -> TrainState:
         run, scored = state.run, state.scored
         self.midway = True
         self._mix(chunk.arrived if self.job.label_delay else chunk.rows)
@@ -172,7 +172,7 @@ class FileTraining:
         if state.run.log.pages:
             save(self._model(state), self.folder / MODEL)
         self.unsaved = False
-        self.pace[MODEL].saved(began)
+        self.pace[MODEL].record_save(began)
 
     def _model(self, state: TrainState) -> Pluralistic:
         reading, run, scored = state
@@ -181,7 +181,7 @@ class FileTraining:
     def _save_state(self, state: TrainState) -> None:
         began = self.clock()
         write_state(self.folder, self.job, state, self.names, self.portfolio)
-        self.pace[CHECKPOINT].saved(began)
+        self.pace[CHECKPOINT].record_save(began)
 
     def _end(self, state: TrainState, reader: Reader) -> dict[str, Any]:
         """The last checkpoint; then learn what was held back, and write what came of it all."""
@@ -190,8 +190,8 @@ class FileTraining:
             self._save_state(state)
         last = reader.rest()
         if last is not None:
-            state = self._learnt(state, last)
-        if (left := reader.unscored()) is not None:
+            state = self._learn_chunk(state, last)
+        if (left := reader.rows_to_score()) is not None:
             self._mix(left)
             state = state._replace(scored=state.scored.add(state.run, left.rows))
         state = state._replace(run=train.finish(state.run))
@@ -204,8 +204,8 @@ class FileTraining:
         model = self._model(state)
         results = results_of(self.job, self.inputs, reading, self.names, model)
         save(model, self.folder / MODEL)
-        put_text(self.folder / VISITS, visits_table(self.job, reading, run))
-        put_text(self.folder / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
+        write_text(self.folder / VISITS, visits_table(self.job, reading, run))
+        write_text(self.folder / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
         return results
 
     def _tell(self, share: float, what: str, block: str = "") -> None:

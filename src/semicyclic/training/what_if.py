@@ -20,7 +20,7 @@ from semicyclic.schedule.schedule import Schedule
 from semicyclic.tables.features import FeatureNames
 from semicyclic.training.config import TrainConfig
 from semicyclic.training.reader import Reader
-from semicyclic.training.results import finished
+from semicyclic.training.results import finish_model
 from semicyclic.training.run_dir import CHECKPOINT, TrainState, read_log
 
 
@@ -77,7 +77,7 @@ def model_for(log: SavedRun, wanted: ModelRequest) -> Pluralistic:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*never visited.*")
         model = _read_out(run, wanted.read_out, log.cycles, through)
-    held = finished(model, log.state.reading, log.names)
+    held = finish_model(model, log.state.reading, log.names)
     about = {**(model.provenance or {}), "what_if": {"blocks": run.blocks, "read_out": wanted.read_out}}
     return replace(held, provenance=about)
 
@@ -129,7 +129,7 @@ def check_read_out(text: str) -> str:
     raise ValueError(f"--read-out {text}: write mean, last, last-cycle, tail, tail:5, fading or fading:5")
 
 
-def scored(model: Pluralistic, rows: Any) -> dict[str, float]:
+def score_model(model: Pluralistic, rows: Any) -> dict[str, float]:
     """How a model does on labelled rows."""
     score = model.score(rows)
     if not model.classes:

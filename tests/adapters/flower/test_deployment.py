@@ -14,7 +14,7 @@ import pytest
 from flwr.app import Context, RecordDict
 
 from semicyclic.adapters.flower import BlockModels, InProcessGrid
-from semicyclic.experiments.federated.fleet import FleetSettings, make
+from semicyclic.experiments.federated.fleet import FleetSettings, make_fleet
 from semicyclic.experiments.federated.held_out import HeldOutRows
 from tests.adapters.flower.superlink import (
     APP,
@@ -141,7 +141,7 @@ def usable(out: Path) -> float:
     """The accuracy of the models in a folder; they are finite and know their hours."""
     models = BlockModels.load(out / "models.safetensors")
     assert all(np.isfinite(model["weights"]).all() for model in models.models)
-    world = make(
+    world = make_fleet(
         FleetSettings(devices=4, availability="cosine", seed=3, per_round=4, invited=4, rounds_per_block=2)
     )
     return float(np.diag(HeldOutRows.of(world).matrix(models)).mean())

@@ -21,10 +21,10 @@ from semicyclic.adapters.flower import BlockModels, InProcessGrid
 from semicyclic.cli import main
 from semicyclic.experiments.federated import availability as available
 from semicyclic.experiments.federated.app import WEIGHTS, client, clock_of, fleet_grid, run, strategy_of
-from semicyclic.experiments.federated.compare import contest, play
-from semicyclic.experiments.federated.fleet import FleetSettings, make
+from semicyclic.experiments.federated.compare import compare, run_repetition
+from semicyclic.experiments.federated.fleet import FleetSettings, make_fleet
 from semicyclic.experiments.federated.held_out import HeldOutRows
-from semicyclic.experiments.federated.kernels.client_sgd import loss_before, trained
+from semicyclic.experiments.federated.kernels.client_sgd import loss_before, train_weights
 from semicyclic.experiments.federated.population import flights, synthetic, tweets
 from semicyclic.types import Array
 from tests.reports.browser import CHROMIUM, shown_width
@@ -123,12 +123,12 @@ def test_a_trace_in_fedscales_layout_is_followed(tmp_path: Path) -> None:
     }
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(told))
-    found = available.traced(path, np.array([4.0] * 50), "UTC", np.random.default_rng(1))
+    found = available.from_trace(path, np.array([4.0] * 50), "UTC", np.random.default_rng(1))
     columns = {tuple(column) for column in found.table.T}
     first = [1.0] * 12 + [0.0] * 48 + [1.0] * 20 + [0.0] * 16
     second = [0.0] * 6 + [1.0] * 4 + [0.0] * 86
     assert columns == {tuple(first), tuple(second)}
-    later = available.traced(path, np.array([6.0] * 50), "UTC", np.random.default_rng(1))
+    later = available.from_trace(path, np.array([6.0] * 50), "UTC", np.random.default_rng(1))
     np.testing.assert_array_equal(np.roll(found.table, 4, axis=0), later.table)
 
 
@@ -136,7 +136,7 @@ def test_an_interval_across_the_end_of_a_trace_goes_on_at_its_beginning(tmp_path
     told = {"1": {"active": [22 * 3600], "inactive": [3 * 3600], "finish_time": 86_400}}
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(told))
-    found = available.traced(path, np.array([4.0]), "UTC", np.random.default_rng(1))
+    found = available.from_trace(path, np.array([4.0]), "UTC", np.random.default_rng(1))
     assert found.table[:, 0].tolist() == [1.0] * 6 + [0.0] * 38 + [1.0] * 4
 
 
@@ -154,21 +154,21 @@ def test_traces_that_are_none_are_refused(text: str, words: str, tmp_path: Path)
     path = tmp_path / "trace.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=words):
-        available.traced(path, np.zeros(3), "UTC", np.random.default_rng(1))
+        available.from_trace(path, np.zeros(3), "UTC", np.random.default_rng(1))
 
 
 def test_a_damaged_trace_is_named(tmp_path: Path) -> None:
     path = tmp_path / "trace.npz"
     np.savez(path, A=np.ones((48, 3), np.int8), step_minutes=30)
-    assert available.traced(path, np.zeros(3), "UTC", np.random.default_rng(1)).table.all()
+    assert available.from_trace(path, np.zeros(3), "UTC", np.random.default_rng(1)).table.all()
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(ValueError, match=r"trace.npz: not a trace"):
-        available.traced(path, np.zeros(3), "UTC", np.random.default_rng(1))
+        available.from_trace(path, np.zeros(3), "UTC", np.random.default_rng(1))
 
 
 @pytest.mark.skipif(not (SHARED / "phone-availability.npz").exists(), reason="no real phones at hand")
 def test_real_phones_are_there_mostly_at_night() -> None:
-    found = available.traced(
+    found = available.from_trace(
         SHARED / "phone-availability.npz", np.full(5000, 4.0), "UTC", np.random.default_rng(1)
     )
     curve = found.curve()
@@ -236,7 +236,7 @@ def test_local_steps_are_those_of_the_logistic_loss() -> None:
         p = 1 / (1 + np.exp(-wide[batch] @ expected))
         expected = expected - 0.3 * wide[batch].T @ (p - y[batch]) / 4
     cells = rows.indptr, rows.indices, rows.values
-    np.testing.assert_allclose(trained(cells, y, w, order, 0.3), expected, atol=1e-12)
+    np.testing.assert_allclose(train_weights(cells, y, w, order, 0.3), expected, atol=1e-12)
     score = wide[3:9] @ w
     np.testing.assert_allclose(
         loss_before(cells, y, w, 3, 9), np.mean(np.logaddexp(0, score) - y[3:9] * score), atol=1e-12
@@ -246,7 +246,7 @@ def test_local_steps_are_those_of_the_logistic_loss() -> None:
 def test_devices_evaluate_on_their_own_rows() -> None:
     from flwr.serverapp.strategy import FedAvg
 
-    world = make(
+    world = make_fleet(
         FleetSettings(devices=12, availability="flat", per_round=6, invited=6, days=1, rounds_per_block=1)
     )
     clock = clock_of(world)
@@ -262,7 +262,7 @@ def test_the_same_seed_is_the_same_run_and_another_one_is_not() -> None:
     found = []
     for seed in (1, 1, 2):
         settings = FleetSettings(**{**vars(SMALL), "seed": seed})
-        found.append(play(settings, None, lambda *_: None))
+        found.append(run_repetition(settings, None, lambda *_: None))
     first, again, other = (each.by_block["hedged"].tolist() for each in found)
     assert first == again
     assert first != other
@@ -271,7 +271,7 @@ def test_the_same_seed_is_the_same_run_and_another_one_is_not() -> None:
 
 def test_blocks_are_scored_by_the_devices_that_are_there() -> None:
     """The yardstick against its definition, device by device."""
-    world = make(FleetSettings(devices=40, availability="linear", seed=3))
+    world = make_fleet(FleetSettings(devices=40, availability="linear", seed=3))
     yard, population = HeldOutRows.of(world), world.population
     rng = np.random.default_rng(0)
     models = BlockModels(population.schedule, tuple({WEIGHTS: rng.normal(size=21)} for _ in range(6)))
@@ -298,7 +298,7 @@ def test_blocks_are_scored_by_the_devices_that_are_there() -> None:
 
 
 def test_devices_that_are_slow_or_gone_are_counted() -> None:
-    world = make(
+    world = make_fleet(
         FleetSettings(devices=200, ties=1.0, deadline=4.0, days=1, rounds_per_block=4, availability="flat")
     )
     clock = clock_of(world)
@@ -495,7 +495,7 @@ def test_a_model_for_each_block_helps_where_availability_is_cyclic_and_costs_not
         devices=300, days=8, rounds_per_block=5, per_round=12, invited=15, availability=kind
     )
     settings = replace(settings, step_size=2 / np.sqrt(steps))
-    results, _ = contest(settings, repetitions=10, local_steps=(steps,), out=None, tell=lambda *_: None)
+    results, _ = compare(settings, repetitions=10, local_steps=(steps,), out=None, tell=lambda *_: None)
     last, average, ideal = (
         results["differences"][key] for key in ("fedavg_last", "fedavg_average", "uniform")
     )
@@ -515,7 +515,7 @@ def test_a_model_for_each_block_helps_where_availability_is_cyclic_and_costs_not
 def test_the_default_needs_no_tuning_of_the_step() -> None:
     """Ten fleets, every approach at its own best step: as good as the best baseline; and so at every step."""
     settings = FleetSettings(devices=300, days=8, rounds_per_block=5, per_round=12, invited=15)
-    results, models = contest(settings, repetitions=10, local_steps=(10,), out=None, tell=lambda *_: None)
+    results, models = compare(settings, repetitions=10, local_steps=(10,), out=None, tell=lambda *_: None)
     assert results["gain"]["mean"] > -2 * results["gain"]["std"] / np.sqrt(10) - 0.003
     assert models.read_out == "best"
     spread = {
@@ -541,5 +541,5 @@ def test_a_pickled_trace_is_named_with_how_to_convert_it(tmp_path: Path) -> None
     page = (Path(__file__).parents[3] / "docs" / "federated.md").read_text()
     code = page.partition('python -c "')[2].partition('"')[0]
     subprocess.run([sys.executable, "-c", code, str(path)], cwd=tmp_path, check=True)
-    found = available.traced(tmp_path / "trace.json", np.array([2.0]), "UTC", np.random.default_rng(0))
+    found = available.from_trace(tmp_path / "trace.json", np.array([2.0]), "UTC", np.random.default_rng(0))
     assert found.table.mean() == 0.5

@@ -135,7 +135,7 @@ def test_paper_sizes_give_188_minibatches_a_block_in_the_script() -> None:
 def test_the_ideal_has_the_same_rows_and_visits_in_another_order() -> None:
     _, block = data(3, 300, 3)
     order = protocol.cyclic(text(blocks=3, cycles=4), np.arange(300), block, 300, np.random.default_rng(0))
-    ideal = protocol.mixed(order, np.random.default_rng(1))
+    ideal = protocol.shuffle_visits(order, np.random.default_rng(1))
     assert sorted(ideal.rows) == sorted(order.rows)
     assert not np.array_equal(ideal.rows, order.rows)
     assert np.array_equal(ideal.block, order.block)
@@ -145,10 +145,10 @@ def test_the_ideal_has_the_same_rows_and_visits_in_another_order() -> None:
 
 def test_the_unskewed_ideal_deals_rows_out_in_turn() -> None:
     how = text(blocks=3, cycles=2)
-    order = protocol.unskewed(how, np.arange(100), np.random.default_rng(0))
+    order = protocol.deal_unskewed(how, np.arange(100), np.random.default_rng(0))
     assert np.array_equal(order.block, order.rows % 3)
     assert np.bincount(order.cycle * 3 + order.block).tolist() == [17, 16, 16, 17, 16, 16]
-    rows, block = protocol.dealt(how, np.arange(10))
+    rows, block = protocol.deal_test_rows(how, np.arange(10))
     assert rows.tolist() == [0, 3, 6, 9, 1, 4, 7, 2, 5, 8]
     assert block.tolist() == [0, 0, 0, 0, 1, 1, 1, 2, 2, 2]
 

@@ -47,17 +47,17 @@ def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[RepetitionData, ap
     rows = Rows(corpus, tweets.positive, block=block)
     rng = np.random.default_rng(0)
     parts = protocol.split(len(tweets), rng)
-    kept = protocol.skewed(how, parts.train, tweets.positive, block, rng)
+    kept = protocol.apply_skew(how, parts.train, tweets.positive, block, rng)
     order = protocol.cyclic(how, kept, block, len(parts.train), rng)
     tested = protocol.tests(how, parts.test, block)
-    dealt = protocol.dealt(how, parts.test)
+    dealt = protocol.deal_test_rows(how, parts.test)
     data = RepetitionData(
-        repetition.packed(rows, how, order),
-        repetition.packed(rows, how, protocol.mixed(order, rng)),
-        repetition.packed(rows, how, protocol.unskewed(how, parts.train, rng)),
-        repetition.packed(with_indicators(rows, how.blocks), how, order),
-        rows[tested[0]].placed(tested[1]),
-        rows[dealt[0]].placed(dealt[1]),
+        repetition.pack_rows(rows, how, order),
+        repetition.pack_rows(rows, how, protocol.shuffle_visits(order, rng)),
+        repetition.pack_rows(rows, how, protocol.deal_unskewed(how, parts.train, rng)),
+        repetition.pack_rows(with_indicators(rows, how.blocks), how, order),
+        rows[tested[0]].with_blocks(tested[1]),
+        rows[dealt[0]].with_blocks(dealt[1]),
     )
     return data, approaches.starts(how, rows.width, rng)
 
@@ -158,7 +158,7 @@ def test_the_script_starts_anywhere_and_the_text_at_zero() -> None:
 @pytest.fixture(scope="module")
 def small(tweets: Tweets) -> dict[str, Any]:
     plan = Experiment(protocol.text(batch_size=16), repetitions=3, granularity=(1, 6, 1440))
-    return run.described(run_experiment(tweets, plan), plan, tweets, protocol="text", file=None)
+    return run.describe(run_experiment(tweets, plan), plan, tweets, protocol="text", file=None)
 
 
 def test_the_result_has_every_approach_on_every_day(small: dict[str, Any]) -> None:

@@ -45,7 +45,9 @@ class ArraySpec(NamedTuple):
     def cast(self, values: Iterable[Array]) -> dict[str, Array]:
         """Means as a model has them: of the model's own types, whole numbers rounded; not parts of a file."""
         pairs = zip(self.names, self.dtypes, values, strict=True)
-        whole = ((name, dtype, np.array(value) if _mapped(value) else value) for name, dtype, value in pairs)
+        whole = (
+            (name, dtype, np.array(value) if _is_mapped(value) else value) for name, dtype, value in pairs
+        )
         return {name: as_type(value, dtype) for name, dtype, value in whole}
 
     def only(self, names: Iterable[str]) -> "ArraySpec":
@@ -61,7 +63,7 @@ class ArraySpec(NamedTuple):
         return [np.zeros(shape) for shape in self.shapes]
 
 
-def _mapped(value: Array) -> bool:
+def _is_mapped(value: Array) -> bool:
     """Whether an array lies in a mapped file, where it changes with the run."""
     return isinstance(value, np.memmap)
 
@@ -147,7 +149,7 @@ class DiskSlots:
         columns = (values, self.dtypes[slot], self.layout.shapes, self.starts[slot])
         for value, dtype, form, begin in zip(*columns, strict=True):
             held = self.room[block, begin : begin + dtype.itemsize * prod(form)].view(dtype).reshape(form)
-            held[...] = _narrowed(value, dtype)
+            held[...] = _narrow(value, dtype)
             found.append(held)
         return found
 
@@ -214,7 +216,7 @@ class BlockAverages:
         if self.slots is not None:
             return ModelMean(self.slots.put(block, slot, mean.values), mean.weight)
         pairs = zip(mean.values, self.dtypes[slot], strict=True)
-        return ModelMean([_narrowed(value, dtype) for value, dtype in pairs], mean.weight)
+        return ModelMean([_narrow(value, dtype) for value, dtype in pairs], mean.weight)
 
     def means(self) -> list[ModelMean | None]:
         """The mean of each block over all its steps; None where there were none."""
@@ -222,7 +224,7 @@ class BlockAverages:
 
     def mean(self, block: int) -> ModelMean | None:
         """The mean of one block."""
-        return merged(self.total[block], self._open_in(block))
+        return merge_means(self.total[block], self._open_in(block))
 
     def tails(self, cycles: int) -> list[ModelMean | None]:
         """The mean of each block over its own last `cycles` cycles."""
@@ -243,7 +245,7 @@ class BlockAverages:
         whole: ModelMean | None = None
         for cycle, mean in by_cycle:
             if cycle in last:
-                whole = merged(whole, mean)
+                whole = merge_means(whole, mean)
         return whole
 
     def _open_in(self, block: int) -> ModelMean | None:
@@ -253,7 +255,7 @@ class BlockAverages:
         return ModelMean([value.copy() for value in self.open.values], self.open.weight)
 
 
-def _narrowed(value: Array, dtype: np.dtype[Any]) -> Array:
+def _narrow(value: Array, dtype: np.dtype[Any]) -> Array:
     """A copy in another type; values beyond its range become its largest."""
     if dtype.itemsize < 4:
         limit = np.finfo(dtype).max
@@ -261,7 +263,7 @@ def _narrowed(value: Array, dtype: np.dtype[Any]) -> Array:
     return value.astype(dtype)
 
 
-def merged(a: ModelMean | None, b: ModelMean | None) -> ModelMean | None:
+def merge_means(a: ModelMean | None, b: ModelMean | None) -> ModelMean | None:
     """Mean over two disjoint sets of steps, either of which may be empty."""
     return a if b is None else _merge(a, b)
 
@@ -288,13 +290,13 @@ def _towards(mean: Array, parts: list[tuple[float, Array]], step: float) -> None
     for begin in range(0, flat.size, PIECE):
         piece = slice(begin, begin + PIECE)
         here = flat[piece]
-        model = _mixed(values, piece)
+        model = _mix(values, piece)
         model -= here
         model *= step
         here += model
 
 
-def _mixed(values: list[tuple[float, Array]], piece: slice) -> Array:
+def _mix(values: list[tuple[float, Array]], piece: slice) -> Array:
     if len(values) == 1:
         return values[0][1][piece].astype(np.float64)
     return np.asarray(sum(share * value[piece].astype(np.float64) for share, value in values))

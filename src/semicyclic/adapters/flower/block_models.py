@@ -14,7 +14,7 @@ from flwr.app import ArrayRecord
 from semicyclic.adapters.flower.averages import as_type
 from semicyclic.adapters.flower.serialization import record
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.store.atomic import put
+from semicyclic.store.atomic import write_tensors
 from semicyclic.types import Array
 
 FORMAT = "semicyclic-block-models"
@@ -86,7 +86,7 @@ class BlockModels:
             for block, model in enumerate(self.models)
             for name, value in model.items()
         }
-        put(Path(path), tensors, {"semicyclic": json.dumps(told)})
+        write_tensors(Path(path), tensors, {"semicyclic": json.dumps(told)})
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "BlockModels":

@@ -26,9 +26,9 @@ from semicyclic.adapters.flower.chains import ChainModel
 from semicyclic.adapters.flower.client_selection import ClientDirectory, ClientProfile
 from semicyclic.adapters.flower.round_results import BlockResult, Round
 from semicyclic.adapters.flower.serialization import record
-from semicyclic.adapters.flower.strategy_state import changed, classes, dump, load
+from semicyclic.adapters.flower.strategy_state import changes_since, classes, dump, load
 from semicyclic.method.hedge import HedgeState
-from semicyclic.store.atomic import lock, put, put_text
+from semicyclic.store.atomic import lock, write_tensors, write_text
 from semicyclic.types import Array
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class CheckpointDir:
             if not pieces:
                 continue
             file = f"{word}-{number}.safetensors"
-            put(self.folder / file, {key: _whole(value) for key, value in pieces.items()}, {"format": FORMAT})
+            write_tensors(
+                self.folder / file, {key: _whole(value) for key, value in pieces.items()}, {"format": FORMAT}
+            )
             for key in pieces:
                 self.files[key.split("|")[0]] = file
         for kind in strategy.learnt.last if this.began else ():
@@ -101,11 +103,11 @@ class CheckpointDir:
             "weights": self.weights,
             "files": self.files,
             "insides": {
-                name: changed(dump(one.strategy)[0], one.fresh) for name, one in strategy.inside.items()
+                name: changes_since(dump(one.strategy)[0], one.fresh) for name, one in strategy.inside.items()
             },
             "latest": sorted(strategy.directory.latest.items()),
         }
-        put_text(self.folder / STATE, json.dumps(told, sort_keys=True))
+        write_text(self.folder / STATE, json.dumps(told, sort_keys=True))
         self._tidy()
 
     def _log(self, this: Round) -> None:
@@ -113,7 +115,7 @@ class CheckpointDir:
         with open(self.folder / ROUNDS, "ab") as log:
             log.truncate(self.length)
             log.seek(self.length)
-            log.write(json.dumps(this.told()).encode() + b"\n")
+            log.write(json.dumps(this.to_json()).encode() + b"\n")
             self.length = log.tell()
             log.flush()
             os.fsync(log.fileno())
@@ -326,7 +328,7 @@ def settings(strategy: "PluralisticStrategy") -> dict[str, Any]:
         "chains": strategy.chains.name,
         "strategy": classes(strategy.inner),
         "hedge": None if strategy.learnt.bets is None else int(strategy.learnt.bets.rule),
-        "clock": strategy.clock.told(),
+        "clock": strategy.clock.to_json(),
         "tail": strategy.learnt.tail,
         "per_block": list(strategy.learnt.per_block),
         "arrays": [[name, list(shape), str(dtype)] for name, shape, dtype in zip(*layout, strict=True)],

@@ -36,7 +36,7 @@ class Clock(Protocol):
         """Go on from an instant: a server was started again."""
         ...
 
-    def told(self) -> list[object]:
+    def to_json(self) -> list[object]:
         """What must be the same for a run to go on: values for JSON."""
         ...
 
@@ -66,7 +66,7 @@ class WallClock(_Instant):
     def resume(self, instant: int) -> None:
         self.instant = instant
 
-    def told(self) -> list[object]:
+    def to_json(self) -> list[object]:
         return ["WallClock"]
 
 
@@ -90,7 +90,7 @@ class RoundClock(_Instant):
     def resume(self, instant: int) -> None:
         self.instant = instant
 
-    def told(self) -> list[object]:
+    def to_json(self) -> list[object]:
         return ["RoundClock", self.start, self.every]
 
 
@@ -122,7 +122,7 @@ class BlockClock(_Instant):
     def resume(self, instant: int) -> None:
         self.instant = instant
 
-    def told(self) -> list[object]:
+    def to_json(self) -> list[object]:
         return ["BlockClock", self.first, self.rounds]
 
 
@@ -147,7 +147,7 @@ class FastClock(_Instant):
     def resume(self, instant: int) -> None:
         self.instant, self._from = instant, None
 
-    def told(self) -> list[object]:
+    def to_json(self) -> list[object]:
         return ["FastClock", self.speed]
 
 

@@ -61,7 +61,7 @@ class InnerStrategy:
         with self._sampling(2 * number + 1):
             return list(self.strategy.configure_evaluate(number, sent, config, grid))
 
-    def moved(
+    def advance(
         self, number: int, replies: Sequence[Message], layout: ArraySpec
     ) -> tuple[ChainModel | None, MetricRecord | None]:
         """The chain's next model, if there is one; Spoilt if it cannot be used."""
@@ -70,13 +70,13 @@ class InnerStrategy:
         try:
             with self._noise(number):
                 arrays, metrics = self.strategy.aggregate_train(self.rounds, replies)
-            return (None if arrays is None else self._checked(arrays, layout)), metrics
+            return (None if arrays is None else self._check(arrays, layout)), metrics
         except Exception as error:
             # Whatever it has made of the replies, its own state included, did not happen.
             load(self.strategy, *held)
             raise StrategyFailed(f"{type(error).__name__}: {error}") from error
 
-    def _checked(self, arrays: ArrayRecord, layout: ArraySpec) -> ChainModel:
+    def _check(self, arrays: ArrayRecord, layout: ArraySpec) -> ChainModel:
         """The new model in the types of the first one, if all of it and of the strategy's state is finite."""
         if set(arrays) != set(layout.names):
             raise ValueError("the strategy's new model has other arrays than the old one")

@@ -54,11 +54,11 @@ class ReplyValidator(NamedTuple):
     known: dict[bool, object]
     key: str = "arrays"
 
-    def trained(self, replies: Iterable[Message]) -> tuple[list[Message], list[RejectedReply]]:
+    def check_training(self, replies: Iterable[Message]) -> tuple[list[Message], list[RejectedReply]]:
         """The replies to training that can be used, and the others."""
         return self._sift(replies, arrays=True)
 
-    def evaluated(self, replies: Iterable[Message]) -> tuple[list[Message], list[RejectedReply]]:
+    def check_evaluation(self, replies: Iterable[Message]) -> tuple[list[Message], list[RejectedReply]]:
         """The replies to evaluation that can be used, and the others."""
         return self._sift(replies, arrays=False)
 
@@ -68,7 +68,7 @@ class ReplyValidator(NamedTuple):
         for reply in replies:
             node = reply.metadata.src_node_id
             try:
-                fine.append((reply, self._checked(reply, arrays=arrays)))
+                fine.append((reply, self._check(reply, arrays=arrays)))
             except InvalidReply as bad:
                 rejected.append(RejectedReply(node, bad.reason, bad.sentence))
             except Exception as error:
@@ -90,7 +90,7 @@ class ReplyValidator(NamedTuple):
                 rejected.append(RejectedReply(reply.metadata.src_node_id, "names", words))
         return kept, rejected
 
-    def _checked(self, reply: Message, *, arrays: bool) -> object:
+    def _check(self, reply: Message, *, arrays: bool) -> object:
         """How a reply is made up, if it can be used."""
         if reply.has_error():
             raise InvalidReply("failed", reply.error.reason or f"error {reply.error.code}")

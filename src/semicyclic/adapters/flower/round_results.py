@@ -52,7 +52,7 @@ class Round:
         """Whether anybody has answered."""
         return self.came + self.failed > 0
 
-    def told(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """A value for JSON; the same run tells the same."""
         names = (
             "number",

@@ -182,7 +182,7 @@ class _Loop(NamedTuple):
             words = "block %s: no client took part (%d asked); round %d of %d is repeated"
             log(WARNING, words, label, this.asked, this.number, rounds)
         tally(strategy.total, this)
-        told = this.told()
+        told = this.to_json()
         if this.counts:
             self.result.add(told)
         if self.board is not None:

@@ -13,7 +13,7 @@ from semicyclic.adapters.flower.averages import (
     CycleMean,
     ModelMean,
     Storage,
-    merged,
+    merge_means,
 )
 from semicyclic.adapters.flower.block_models import BlockModels
 from semicyclic.adapters.flower.candidate_scores import Candidate
@@ -229,7 +229,7 @@ class ServerState:
             "tail": [part.mean for part in frozen.recent[chain][block]],
             "all": frozen.total[chain],
         }
-        return self._made(chain, _all(parts[word]))
+        return self._to_model(chain, _all(parts[word]))
 
     def model_of(self, candidate: Candidate) -> dict[str, Array]:
         """A candidate as it is by now."""
@@ -241,13 +241,13 @@ class ServerState:
             return self._whole(found, self.current[SHARED].values if self.per_block else None)
         averages = self.averages[chain]
         if word == "all":
-            return self._made(chain, _all(averages.means()))
+            return self._to_model(chain, _all(averages.means()))
         mean = averages.tail_mean(block, self.tail) if word == "tail" else averages.mean(block)
         if mean is None:
             raise ValueError(NOTHING)
-        return self._made(chain, mean)
+        return self._to_model(chain, mean)
 
-    def _made(self, kind: str, mean: ModelMean) -> dict[str, Array]:
+    def _to_model(self, kind: str, mean: ModelMean) -> dict[str, Array]:
         """A mean as a model, with the mean of the body where blocks share one."""
         own = self.averages[kind].layout.cast(mean.values)
         if BODY not in self.averages:
@@ -272,7 +272,7 @@ class ServerState:
     def mean_of(self, block: int) -> dict[str, Array] | None:
         """The mean of one block alone, if it had a step."""
         found = self._averages(None).mean(block)
-        return None if found is None else self._made(self._which(None), found)
+        return None if found is None else self._to_model(self._which(None), found)
 
     def tails(self, cycles: int, of: str | None) -> BlockModels:
         """The mean of each block over its own last `cycles` cycles."""
@@ -290,7 +290,7 @@ class ServerState:
     def consensus(self) -> dict[str, Array]:
         """The mean over all rounds: one model for all blocks."""
         kind = self.chains.kinds[0]
-        return self._made(kind, _all(self._averages(kind).means()))
+        return self._to_model(kind, _all(self._averages(kind).means()))
 
     def _last(self, which: str, block: int) -> Named | None:
         if which != "hedged":
@@ -317,7 +317,7 @@ class ServerState:
         """Means as models; blocks that were never visited have the mean of all."""
         whole = _all(means)
         empty = tuple(block for block, mean in enumerate(means) if mean is None)
-        models = tuple(self._made(kind, whole if mean is None else mean) for mean in means)
+        models = tuple(self._to_model(kind, whole if mean is None else mean) for mean in means)
         return BlockModels(self.schedule, models, empty, read_out)
 
 
@@ -340,7 +340,7 @@ def _all(means: Sequence[ModelMean | None]) -> ModelMean:
     """The mean over all blocks."""
     whole: ModelMean | None = None
     for mean in means:
-        whole = merged(whole, mean)
+        whole = merge_means(whole, mean)
     if whole is None:
         raise ValueError(NOTHING)
     return whole

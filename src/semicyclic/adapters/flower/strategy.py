@@ -161,7 +161,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
         self._round = Round(server_round, self.ticks, cycle, block, instant, nodes=nodes)
         self._reject(rejected)
         messages = []
-        for name, some in self._divided(block, nodes).items():
+        for name, some in self._assign_nodes(block, nodes).items():
             told = ConfigRecord({**config, "cycle": cycle, "block": block})
             sent = self.learnt.current[name].record
             try:
@@ -178,7 +178,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
         self.directory.took_part(sorted(asked), instant, self.selection.min_interval)
         return messages
 
-    def _divided(self, block: int, nodes: list[int]) -> dict[str, list[int]]:
+    def _assign_nodes(self, block: int, nodes: list[int]) -> dict[str, list[int]]:
         """The chains that are to move in a round, and the nodes of each."""
         names = [name for _, name in self.chains.moving(block)]
         if self.chains is not Chains.SPLIT:
@@ -208,7 +208,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
         names = [name for _, name in self.chains.moving(this.block)]
         strays = [reply for group, some in by_chain.items() if group not in names for reply in some]
         self._reject(unexpected_reply(reply) for reply in strays)
-        used = {name: self._sifted(by_chain.get(name, [])) for name in names}
+        used = {name: self._usable_replies(by_chain.get(name, [])) for name in names}
         replied = {reply.metadata.src_node_id for good in used.values() for reply in good}
         this.replied = sorted(replied, key=self.directory.name)
         this.used = len(replied)
@@ -216,7 +216,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
         metrics: MetricRecord | None = None
         for name in reversed(names):
             if used[name]:
-                after, metrics = self._moved(name, this, used[name])
+                after, metrics = self._advance_chain(name, this, used[name])
                 if after is not None:
                     moved[name] = after
         losses = None
@@ -262,10 +262,10 @@ class PluralisticStrategy(ReadOuts, Strategy):
         for reply in replies:
             (candidates if is_trial(reply) else mine).append(reply)
         if candidates:
-            good, rejected = self._screen().evaluated(candidates)
+            good, rejected = self._validator().check_evaluation(candidates)
             if self.trials.learn(this, self.learnt, (good, rejected), self.directory.name):
                 self._reject(rejected)
-        good, rejected = self._screen().evaluated(mine)
+        good, rejected = self._validator().check_evaluation(mine)
         self._reject(rejected)
         if not good:
             return None
@@ -327,25 +327,25 @@ class PluralisticStrategy(ReadOuts, Strategy):
         rng = np.random.default_rng([self.draws, tick])
         return self.directory.pick(there, how, (instant, block), rng), rejected
 
-    def _sifted(self, replies: Sequence[Message]) -> list[Message]:
+    def _usable_replies(self, replies: Sequence[Message]) -> list[Message]:
         """The replies of a chain that can be used, in the order of their devices."""
-        good, rejected = self._screen().trained(replies)
+        good, rejected = self._validator().check_training(replies)
         self._reject(rejected)
         if not good and self.this_round().number == 1:
             check_not_misunderstood(rejected)
         return sorted(good, key=lambda reply: self.directory.name(reply.metadata.src_node_id))
 
-    def _moved(
+    def _advance_chain(
         self, name: str, this: Round, good: Sequence[Message]
     ) -> tuple[ChainModel | None, MetricRecord | None]:
         try:
-            return self.inside[name].moved(this.number, good, self.learnt.layout)
+            return self.inside[name].advance(this.number, good, self.learnt.layout)
         except StrategyFailed as spoilt:
             this.note = str(spoilt)
             log(ERROR, "round %d made no step: %s", this.number, this.note)
             return None, None
 
-    def _screen(self) -> ReplyValidator:
+    def _validator(self) -> ReplyValidator:
         loss = self.loss if self.chains is Chains.HEDGED else None
         limits = self.weight, self.most_examples, self.largest
         return ReplyValidator(self.learnt.layout, *limits, loss, self.known, keys_of(self.inner).arrays)

@@ -28,13 +28,13 @@ def dump(strategy: Strategy) -> tuple[Told, dict[str, Array]]:
     return _strategy(strategy, "", arrays), arrays
 
 
-def changed(now: Told, fresh: Told) -> Told:
+def changes_since(now: Told, fresh: Told) -> Told:
     """What of a dump is not as the strategy was made: settings may be others when a run goes on."""
     found: Told = {}
     for name, value in now.items():
         nested = isinstance(value, dict) and value.get("is") == "strategy"
         if nested and isinstance(fresh.get(name), dict):
-            inside = changed(value["of"], fresh[name].get("of", {}))
+            inside = changes_since(value["of"], fresh[name].get("of", {}))
             if inside:
                 found[name] = {"is": "strategy", "of": inside}
         elif value != fresh.get(name, ...) or _names_arrays(value):
@@ -50,7 +50,7 @@ def unkept(strategy: Strategy, path: str = "") -> list[str]:
             found += unkept(value, f"{path}{name}.")
             continue
         try:
-            _told(value, "", {})
+            _serialize(value, "", {})
         except NotSerializable:
             if not callable(value):
                 found.append(f"{path}{name}")
@@ -84,7 +84,7 @@ def load(strategy: Strategy, told: Told, arrays: dict[str, Array]) -> None:
         if isinstance(value, dict) and value.get("is") == "strategy":
             load(getattr(strategy, name), value["of"], arrays)
         else:
-            setattr(strategy, name, _made(value, arrays))
+            setattr(strategy, name, _deserialize(value, arrays))
 
 
 def _names_arrays(told: Any) -> bool:
@@ -99,13 +99,13 @@ def _strategy(strategy: Strategy, path: str, arrays: dict[str, Array]) -> Told:
     found: Told = {}
     for name, value in vars(strategy).items():
         try:
-            found[name] = _told(value, f"{path}{name}", arrays)
+            found[name] = _serialize(value, f"{path}{name}", arrays)
         except NotSerializable:
             continue
     return found
 
 
-def _told(value: Any, path: str, arrays: dict[str, Array]) -> Any:
+def _serialize(value: Any, path: str, arrays: dict[str, Array]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -129,16 +129,16 @@ def _told(value: Any, path: str, arrays: dict[str, Array]) -> Any:
             "of": [type(value.bit_generator).__name__, _plain(value.bit_generator.state)],
         }
     if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
-        pairs = [[key, _told(each, f"{path}/{key}", arrays)] for key, each in value.items()]
+        pairs = [[key, _serialize(each, f"{path}/{key}", arrays)] for key, each in value.items()]
         return {"is": "dict", "of": pairs}
     if isinstance(value, list | tuple | set):
         kind = type(value).__name__ if type(value) in (list, tuple, set) else "list"
         items = sorted(value, key=repr) if isinstance(value, set) else value
-        return {"is": kind, "of": [_told(each, f"{path}/{i}", arrays) for i, each in enumerate(items)]}
+        return {"is": kind, "of": [_serialize(each, f"{path}/{i}", arrays) for i, each in enumerate(items)]}
     raise NotSerializable
 
 
-def _made(told: Any, arrays: dict[str, Array]) -> Any:
+def _deserialize(told: Any, arrays: dict[str, Array]) -> Any:
     if not isinstance(told, dict):
         return told
     kind, of = told["is"], told["of"]
@@ -149,12 +149,12 @@ def _made(told: Any, arrays: dict[str, Array]) -> Any:
     if kind == "record":
         return record({name: arrays[path] for name, path in of})
     if kind == "dict":
-        return {key: _made(each, arrays) for key, each in of}
+        return {key: _deserialize(each, arrays) for key, each in of}
     if kind == "generator":
         source = getattr(np.random, of[0])()
         source.state = of[1]
         return np.random.Generator(source)
-    return {"list": list, "tuple": tuple, "set": set}[kind](_made(each, arrays) for each in of)
+    return {"list": list, "tuple": tuple, "set": set}[kind](_deserialize(each, arrays) for each in of)
 
 
 def _plain(value: Any) -> Any:

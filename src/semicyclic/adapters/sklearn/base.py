@@ -14,7 +14,7 @@ from semicyclic.adapters.sklearn.fit import learn_all, learn_more
 from semicyclic.adapters.sklearn.fit_settings import AUTO, FitRows, FitSettings
 from semicyclic.adapters.sklearn.fitted_run import FittedRun, check_average
 from semicyclic.adapters.sklearn.row_times import MISSING, TimesOrBlocks, check_known
-from semicyclic.adapters.sklearn.validation import UNLABELLED, column_of, features_of, others, told
+from semicyclic.adapters.sklearn.validation import UNLABELLED, column_of, features_of, others, times_or_blocks
 from semicyclic.method import loss as losses
 from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.loss import Loss
@@ -57,7 +57,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
     def _how(self) -> FitSettings:
         return FitSettings(*(getattr(self, name) for name in FitSettings._fields))
 
-    def _given(
+    def _fit_rows(
         self, X: Any, y: Array, weight: Array | None, where: TimesOrBlocks | None, loss: Loss
     ) -> FitRows:
         return FitRows(X, y, weight, where, self.get_feature_names_out(), loss)
@@ -104,7 +104,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _to_score(self, fitted: FittedRun, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
         """Rows in the order given, each with its block; those of no known block have number m."""
-        features, labels, where = features_of(self, X, y, told(when, blocks), reset=False)
+        features, labels, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=False)
         n, calendar = features.shape[0], fitted.calendar
         if where is None and calendar.blocks == 1:
             block = np.zeros(n, np.int64)

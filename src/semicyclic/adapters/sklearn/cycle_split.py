@@ -10,7 +10,7 @@ from sklearn.model_selection import BaseCrossValidator
 from semicyclic import specs
 from semicyclic.adapters.sklearn.data_frames import absent, as_table, position, take
 from semicyclic.adapters.sklearn.row_times import TimesOrBlocks, calendar_of
-from semicyclic.schedule.timestamps import span
+from semicyclic.schedule.timestamps import to_microseconds
 from semicyclic.types import Array
 
 
@@ -108,7 +108,7 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
                     "nothing tells the cycle of a row: name the column of X by time_column=, or give the "
                     "cycles as groups="
                 )
-            return _numbered(groups, len(X) if not hasattr(X, "shape") else X.shape[0]), None
+            return _cycle_numbers(groups, len(X) if not hasattr(X, "shape") else X.shape[0]), None
         if groups is not None:
             raise ValueError("give either time_column= or groups=, not both")
         table = as_table(X)
@@ -132,10 +132,10 @@ def _length(gap: Any) -> int:
         return specs.parse_duration("gap", gap)
     if not isinstance(gap, timedelta) or gap < timedelta(0):
         raise ValueError(f"gap={gap!r}: give a number of cycles, or a length such as '6h', 0 or more")
-    return span(gap)
+    return to_microseconds(gap)
 
 
-def _numbered(groups: Any, rows: int) -> Array:
+def _cycle_numbers(groups: Any, rows: int) -> Array:
     """Cycles as whole numbers: as they are, or the ranks of whatever they are."""
     cycles = np.asarray(groups)
     if cycles.shape != (rows,):

@@ -101,7 +101,7 @@ def _take_sparse(X: Any, at: int) -> ColumnSplit:
     return ColumnSplit(rest, column)
 
 
-def picked(column: Any, rows: Array) -> Any:
+def take_rows(column: Any, rows: Array) -> Any:
     """Some rows of a column."""
     return column.iloc[rows] if hasattr(column, "iloc") else column[rows]
 

@@ -15,9 +15,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from semicyclic.adapters.sklearn.base import SemiCyclicEstimator, loss_of
-from semicyclic.adapters.sklearn.validation import features_of, told
+from semicyclic.adapters.sklearn.validation import features_of, times_or_blocks
 from semicyclic.method import loss as losses
-from semicyclic.method.batches import coded, distinct
+from semicyclic.method.batches import distinct, encode_labels
 from semicyclic.method.loss import Loss
 from semicyclic.types import Array
 
@@ -144,12 +144,12 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
             blocks are known are taken in the order given; a cycle ends where the number of the block falls.
         """
         with self._all_or_nothing():
-            X, y, where = features_of(self, X, y, told(when, blocks), reset=True)
+            X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=True)
             self.classes_ = distinct(y)
             check_classification_targets(self.classes_)
             code = self._codes(y)
             weight = self._weight(X, code, sample_weight)
-            self._learn_all(self._given(X, code, weight, where, self._loss_for()))
+            self._learn_all(self._fit_rows(X, code, weight, where, self._loss_for()))
         return self
 
     def partial_fit(
@@ -171,7 +171,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         """
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
-            X, y, where = features_of(self, X, y, told(when, blocks), reset=first)
+            X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=first)
             check_classification_targets(y)
             if first:
                 if classes is None:
@@ -185,7 +185,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
                 )
             code = self._codes(y)
             weight = self._weight(X, code, sample_weight)
-            self._learn_more(self._given(X, code, weight, where, self._loss_for()))
+            self._learn_more(self._fit_rows(X, code, weight, where, self._loss_for()))
         return self
 
     def decision_function(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
@@ -223,7 +223,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         return np.asarray(self.classes_[code])
 
     def _codes(self, labels: Any) -> Array:
-        return coded(labels, self.classes_)
+        return encode_labels(labels, self.classes_)
 
     def _class_names(self) -> tuple[Any, ...]:
         return tuple(self.classes_.tolist())
@@ -303,9 +303,9 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
             blocks are known are taken in the order given; a cycle ends where the number of the block falls.
         """
         with self._all_or_nothing():
-            X, y, where = features_of(self, X, y, told(when, blocks), reset=True)
+            X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=True)
             self._learn_all(
-                self._given(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
+                self._fit_rows(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
             )
         return self
 
@@ -319,9 +319,9 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
         """
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
-            X, y, where = features_of(self, X, y, told(when, blocks), reset=first)
+            X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=first)
             self._learn_more(
-                self._given(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
+                self._fit_rows(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
             )
         return self
 

@@ -30,7 +30,7 @@ CYCLE = 32
 def learn_all(how: FitSettings, given: FitRows, *, passes: int, rng: np.random.Generator | None) -> FittedRun:
     """One or more passes over rows that are all there; with a generator, shuffled within blocks."""
     calendar = calendar_of(given.where, how.schedule, how.zone)
-    placed = _placed(given, calendar)
+    placed = _locate_rows(given, calendar)
     rows = given.rows(how, placed)
     sample = sample_of(rows)
     say_what_may_be_wrong(how, given, sample)
@@ -41,7 +41,9 @@ def learn_all(how: FitSettings, given: FitRows, *, passes: int, rng: np.random.G
         if passes != 1:
             raise ValueError(f"passes={passes}: method='auto' makes one pass, in the order of time")
         rng = None
-        portfolio = _met(_portfolio(how, given, calendar, rows), given.loss, _by_time(rows, placed.ticks))
+        portfolio = _add_rows(
+            _portfolio(how, given, calendar, rows), given.loss, _by_time(rows, placed.ticks)
+        )
         portfolio.end()
     order = order_of(placed.ticks, (cycle, block), passes=passes, rng=rng)
     packed = pack(
@@ -70,7 +72,7 @@ def learn_more(how: FitSettings, given: FitRows, fitted: FittedRun | None) -> Fi
     else:
         _check_unchanged(fitted.how, how)
         calendar, latest = fitted.calendar, fitted.latest
-    placed = _placed(given, calendar)
+    placed = _locate_rows(given, calendar)
     rows = given.rows(how, placed)
     if placed.ticks is not None:
         if placed.ticks.min() < latest:
@@ -87,12 +89,12 @@ def learn_more(how: FitSettings, given: FitRows, fitted: FittedRun | None) -> Fi
     else:
         run = fitted.run
         if len(run.log.pages) > PAGES and how.average in ("mean", "last"):
-            run = run.folded()
+            run = run.without_records()
     portfolio = None
     if how.method == AUTO:
         before = None if fitted is None else fitted.portfolio
         portfolio = _portfolio(how, given, calendar, rows) if before is None else deepcopy(before)
-        _met(portfolio, given.loss, (rows, ticks))
+        _add_rows(portfolio, given.loss, (rows, ticks))
     run = train.extend(run, rows, final=False)
     return FittedRun(run, calendar, how, latest=latest, sample=sample, portfolio=portfolio)
 
@@ -111,7 +113,7 @@ def _portfolio(how: FitSettings, given: FitRows, calendar: BlockLocator, rows: R
     return Portfolio(form, given.loss, rows.width, intercept=how.fit_intercept, apart=True)
 
 
-def _met(portfolio: Portfolio, loss: Loss, came: tuple[Rows, Array | None]) -> Portfolio:
+def _add_rows(portfolio: Portfolio, loss: Loss, came: tuple[Rows, Array | None]) -> Portfolio:
     """The same, when rows have come."""
     rows, ticks = came
     count = portfolio.rows + np.arange(len(rows))
@@ -121,10 +123,10 @@ def _met(portfolio: Portfolio, loss: Loss, came: tuple[Rows, Array | None]) -> P
         cycle, block = rows.place(portfolio.form.calendar.schedule)
         if portfolio.rows:
             cycle = cycle + portfolio.last[0] + int(block[0] < portfolio.block)
-        rows = rows.placed(block, cycle)
+        rows = rows.with_blocks(block, cycle)
     if ticks is None and portfolio.form.calendar.blocks == 1:
         # Nothing tells a rhythm: so many rows are called a cycle, at whose end candidates are judged.
-        rows = rows.placed(np.zeros(len(rows), np.int64), count // CYCLE)
+        rows = rows.with_blocks(np.zeros(len(rows), np.int64), count // CYCLE)
     for _ in portfolio.add(rows, clock, None, targets(rows.labels, loss)):
         pass
     return portfolio
@@ -144,7 +146,7 @@ def _first_run(how: FitSettings, given: FitRows, calendar: BlockLocator, rows: R
     return how.train(empty, **how.settings())
 
 
-def _placed(given: FitRows, calendar: BlockLocator) -> RowBlocks:
+def _locate_rows(given: FitRows, calendar: BlockLocator) -> RowBlocks:
     """Where rows to learn from happened; all of it must be known."""
     if given.where is None:
         if calendar.blocks > 1:

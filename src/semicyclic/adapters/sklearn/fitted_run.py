@@ -10,7 +10,7 @@ import numpy as np
 
 from semicyclic.adapters.sklearn.fit_settings import FitSettings
 from semicyclic.adapters.sklearn.row_times import BlockLocator
-from semicyclic.auto.export import chosen, model_weights
+from semicyclic.auto.export import describe_choice, model_weights
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.method import train
 from semicyclic.method.evaluate import Matrix, matrix
@@ -58,7 +58,7 @@ class FittedRun:
         """Without the log of visits, where no read-out needs it: it may be a hundred times the models."""
         state = {name: value for name, value in vars(self).items() if name not in ("run_by_now", "answering")}
         if self.how.average in ("mean", "last"):
-            state["run"] = self.run.folded()
+            state["run"] = self.run.without_records()
         return state
 
     @cached_property
@@ -90,7 +90,7 @@ class FittedRun:
         unseen = np.flatnonzero(self.share == 0)
         if len(unseen):
             weights[unseen] = np.tensordot(self.share.astype(kind), weights, axes=1)
-        about = {"read_out": "auto", "rows": portfolio.rows, "chosen": chosen(portfolio)}
+        about = {"read_out": "auto", "rows": portfolio.rows, "chosen": describe_choice(portfolio)}
         codes = run.classes
         return Pluralistic(weights, run.schedule, run.loss, codes, tuple(unseen.tolist()), None, about)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic import specs
-from semicyclic.adapters.sklearn.data_frames import absent, picked
+from semicyclic.adapters.sklearn.data_frames import absent, take_rows
 from semicyclic.schedule.numbered import AnySchedule, Numbered, as_schedule
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timestamps import instants
@@ -81,7 +81,9 @@ class BlockLocator:
         known = np.flatnonzero(~missing)
         ticks = np.zeros(len(missing), np.int64)
         if len(known):
-            ticks[known] = _ticks(values if len(known) == len(missing) else picked(values, known), self.zone)
+            ticks[known] = _ticks(
+                values if len(known) == len(missing) else take_rows(values, known), self.zone
+            )
         cycle, block = self.schedule.place(ticks)
         return RowBlocks(np.where(missing, MISSING, block), cycle, np.where(missing, 0, ticks))
 
@@ -91,7 +93,7 @@ class BlockLocator:
             known = np.flatnonzero(~missing)
             codes = np.full(len(missing), MISSING)
             if len(known):
-                codes[known] = self._codes(picked(values, known))
+                codes[known] = self._codes(take_rows(values, known))
             return codes
         given = np.asarray(values)
         numbers = None if self.names else whole_numbers(given)
@@ -111,7 +113,7 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
     if isinstance(schedule, str):
         schedule = specs.parse_schedule("schedule", schedule, zone or "UTC")
     if isinstance(schedule, list | tuple):
-        return _named(where, [_plain(each) for each in schedule])
+        return _blocks_by_name(where, [_plain(each) for each in schedule])
     if isinstance(schedule, Numbered):
         schedule = schedule.blocks
     whole = isinstance(schedule, int | np.integer) and not isinstance(schedule, bool)
@@ -155,7 +157,7 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
     return BlockLocator(Numbered(len(names)), tuple(names))
 
 
-def _named(where: TimesOrBlocks | None, names: list[Any]) -> BlockLocator:
+def _blocks_by_name(where: TimesOrBlocks | None, names: list[Any]) -> BlockLocator:
     """Blocks that are called so."""
     if where is None or where.timed:
         raise ValueError(f"schedule={names!r}: names of blocks go with block_column= or blocks=")

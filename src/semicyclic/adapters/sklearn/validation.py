@@ -26,7 +26,7 @@ def column_of(estimator: Any) -> Any:
     return estimator.block_column if estimator.time_column is None else estimator.time_column
 
 
-def told(when: Any, blocks: Any) -> TimesOrBlocks | None:
+def times_or_blocks(when: Any, blocks: Any) -> TimesOrBlocks | None:
     """What a call says of where its rows happened."""
     if when is not None and blocks is not None:
         raise ValueError("give either when= or blocks=, not both")

@@ -155,7 +155,7 @@ def fade(half_life: Any, share: Any, rows: Any, count: Any) -> Any:
 
 
 @jit
-def faded(sums: Any, keep: Any, weight: Any, value: Any, mixed: Any) -> Any:
+def fade_and_add(sums: Any, keep: Any, weight: Any, value: Any, mixed: Any) -> Any:
     """Fade sums, and add what each candidate lost more than the mixture."""
     for k in range(len(value)):
         sums[k] = keep * sums[k] + weight * (value[k] - mixed)
@@ -174,13 +174,13 @@ def learn_losses(
     times = weight * np.float32(stands)
     for s in range(len(whole)):
         keep = np.float32(fade(TABLE[s, 0], TABLE[s, 1], bets.gauge[0], stands))
-        faded(whole[s], keep, times, value, mixed)
+        fade_and_add(whole[s], keep, times, value, mixed)
     for s in range(own.shape[1]):
         at = len(whole) + s
         keep = np.float32(fade(TABLE[at, 0], TABLE[at, 1], bets.rows[slot], stands))
-        faded(own[slot, s], keep, times, value, mixed)
+        fade_and_add(own[slot, s], keep, times, value, mixed)
     keep = np.float32(fade(TOP[0], TOP[1], bets.gauge[0], stands))
-    faded(bets.top, keep, times, bet, mixed)
+    fade_and_add(bets.top, keep, times, bet, mixed)
     bets.gauge[0] += stands
     bets.rows[slot] += stands
     bets.gauge[2] = keep * bets.gauge[2] + times

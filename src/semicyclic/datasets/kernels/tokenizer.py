@@ -116,7 +116,7 @@ def second_of_day(data: Any, at: Any, end: Any) -> Any:
 
 
 @jit
-def _unquoted(data: Any, first: Any, close: Any, end: Any, out: Any) -> Any:
+def _unquote(data: Any, first: Any, close: Any, end: Any, out: Any) -> Any:
     """A field in quotes and what follows them, without quotes that are not its own; its length."""
     length = 0
     p = first
@@ -334,7 +334,7 @@ def read_rows(
         elif stop == close + 1:
             length = _clean(data, first, close, 1, text)
         else:
-            length = _clean(plain, 0, _unquoted(data, first, close, stop, plain), 0, text)
+            length = _clean(plain, 0, _unquote(data, first, close, stop, plain), 0, text)
         word = _tokenise(text, length, spot, table, letters, starts, used, words, word)
         rows += 1
         begin[rows] = word

@@ -17,9 +17,9 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from semicyclic.adapters.flower import BlockClock, Chains, InProcessGrid, PluralisticStrategy, Selection
 from semicyclic.adapters.flower.serialization import decode, record
-from semicyclic.experiments.federated.fleet import START, Fleet, FleetSettings, make
-from semicyclic.experiments.federated.kernels.client_sgd import log_loss, loss_before, scores, trained
-from semicyclic.store.atomic import put_text
+from semicyclic.experiments.federated.fleet import START, Fleet, FleetSettings, make_fleet
+from semicyclic.experiments.federated.kernels.client_sgd import log_loss, loss_before, scores, train_weights
+from semicyclic.store.atomic import write_text
 from semicyclic.types import Array
 
 WEIGHTS = "weights"
@@ -30,7 +30,7 @@ server = ServerApp()
 
 def _mine(context: Context) -> tuple[Fleet, int]:
     """The fleet this node belongs to, and its number in it."""
-    world = make(FleetSettings.told(context.run_config))
+    world = make_fleet(FleetSettings.from_config(context.run_config))
     return world, int(context.node_config["partition-id"]) % world.population.devices
 
 
@@ -60,7 +60,7 @@ def train(message: Message, context: Context) -> Message:
     draw = np.random.default_rng((settings.seed << 64) + (device << 32) + number)
     order = draw.integers(begin, end, (settings.local_steps, min(settings.batch_size, end - begin)))
     before = loss_before(cells, population.labels, weights, begin, end)
-    after = trained(cells, population.labels, weights, order, settings.rate)
+    after = train_weights(cells, population.labels, weights, order, settings.rate)
     content = RecordDict(
         {
             "arrays": record({WEIGHTS: after}),
@@ -104,14 +104,14 @@ def query(message: Message, context: Context) -> Message:
 @server.main()
 def main(grid: Grid, context: Context) -> None:
     """Train the fleet; leave the models and what happened in the folder that `out` names."""
-    settings = FleetSettings.told(context.run_config)
-    world = make(settings)
+    settings = FleetSettings.from_config(context.run_config)
+    world = make_fleet(settings)
     chains = Chains[str(context.run_config.get("chains", "split")).upper()]
     out = Path(str(context.run_config.get("out", "fleet")))
     rounds = int(context.run_config.get("rounds", world.rounds))
     strategy = strategy_of(world, chains=chains, ask=True)
     run(strategy, grid, world, rounds, checkpoint=out)
-    put_text(out / "lost.json", json.dumps(strategy.reply_counts()))
+    write_text(out / "lost.json", json.dumps(strategy.reply_counts()))
     strategy.best().save(out / "models.safetensors")
 
 

@@ -93,7 +93,7 @@ def as_rows(own: Array, zone: str) -> Availability:
     return Availability(np.repeat(share.T, SLOTS // 24, axis=0), zone)
 
 
-def traced(path: Path, home: Array, zone: str, rng: np.random.Generator) -> Availability:
+def from_trace(path: Path, home: Array, zone: str, rng: np.random.Generator) -> Availability:
     """A trace file: each device follows a phone of it, its night moved to the device's own."""
     if path.suffix in (".pkl", ".pickle", ""):
         with open(path, "rb") as file:

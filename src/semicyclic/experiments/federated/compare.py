@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import Result
 
 from semicyclic.adapters.flower import BlockClock, BlockModels, Chains, PluralisticStrategy
 from semicyclic.experiments.federated.app import WEIGHTS, clock_of, fleet_grid, run, strategy_of
-from semicyclic.experiments.federated.fleet import Fleet, FleetSettings, make
+from semicyclic.experiments.federated.fleet import Fleet, FleetSettings, make_fleet
 from semicyclic.experiments.federated.held_out import MEMBERSHIPS, HeldOutRows
 from semicyclic.experiments.reproduce.summary import beyond
 from semicyclic.types import Array, ReportProgress
@@ -62,9 +62,9 @@ class FleetOutcome(NamedTuple):
     models: BlockModels
 
 
-def play(settings: FleetSettings, out: Path | None, tell: ReportProgress) -> FleetOutcome:
+def run_repetition(settings: FleetSettings, out: Path | None, tell: ReportProgress) -> FleetOutcome:
     """One repetition, from where it was if `out` has some of it."""
-    world = make(settings)
+    world = make_fleet(settings)
     yard, validation = HeldOutRows.of(world), HeldOutRows.of(world, validation=True)
     clock = clock_of(world)
     # Both kinds of chains in one run: most approaches are read-outs of it.
@@ -175,7 +175,7 @@ def _run(
         raise NoReplies from None
 
 
-def contest(
+def compare(
     settings: FleetSettings,
     *,
     repetitions: int,
@@ -207,17 +207,17 @@ def contest(
 
                 each = replace(settings, local_steps=steps, step_size=size, seed=seed)
                 place = _under(out, f"{steps}-steps/repetition-{r + 1}/size-{number}")
-                found[steps][size].append(play(each, place, report_progress))
+                found[steps][size].append(run_repetition(each, place, report_progress))
                 begun += 1
-    world = make(replace(settings, local_steps=local_steps[0], seed=seeds[0]))
-    first = summed(found[local_steps[0]])
+    world = make_fleet(replace(settings, local_steps=local_steps[0], seed=seeds[0]))
+    first = summarize(found[local_steps[0]])
     results = first | {
         "approaches": APPROACHES,
         "memberships": MEMBERSHIPS,
         "availability": world.availability.curve().tolist(),
         "availability_by_home": world.availability.by_home(world.population.home, world.population.schedule),
         "soft": _softness(world.profiles),
-        "local_steps": {str(steps): summed(each) for steps, each in found.items()},
+        "local_steps": {str(steps): summarize(each) for steps, each in found.items()},
         "population": {
             "name": world.population.name,
             "devices": world.population.devices,
@@ -248,7 +248,7 @@ def _grid(settings: FleetSettings) -> tuple[float, ...]:
     )
 
 
-def summed(found: Mapping[float, list[FleetOutcome]]) -> dict[str, Any]:
+def summarize(found: Mapping[float, list[FleetOutcome]]) -> dict[str, Any]:
     """Repetitions summed up, every approach with its own best step size."""
     score = {
         key: {size: float(np.mean([each.validation[key] for each in some])) for size, some in found.items()}
@@ -294,7 +294,7 @@ def summed(found: Mapping[float, list[FleetOutcome]]) -> dict[str, Any]:
             }
             for key in MEMBERSHIPS
         },
-        "never_trained": sorted({block for each in own["pluralistic"] for block in _untrained(each)}),
+        "never_trained": sorted({block for each in own["pluralistic"] for block in _untrained_blocks(each)}),
         "participation": np.stack([each.participation for each in own["pluralistic"]]).mean(axis=0).tolist(),
         "hedge": np.stack([each.hedge for each in own["hedged"]]).mean(axis=0).tolist(),
         "chosen": [list(each.models.chosen) for each in own["best"]],
@@ -312,7 +312,7 @@ def _difference(a: Array, b: Array) -> dict[str, Any]:
     }
 
 
-def _untrained(outcome: FleetOutcome) -> list[int]:
+def _untrained_blocks(outcome: FleetOutcome) -> list[int]:
     return np.flatnonzero(outcome.participation == 0).tolist()
 
 

@@ -82,9 +82,9 @@ class FleetSettings:
         return self.step_size or 2.0 / float(np.sqrt(self.local_steps))
 
     @staticmethod
-    def told(config: Any) -> "FleetSettings":
+    def from_config(config: Any) -> "FleetSettings":
         """The settings in a Flower run configuration, whose names have hyphens; others are not looked at."""
-        return _told(tuple(config.items()))
+        return _parse_config(tuple(config.items()))
 
     def config(self) -> dict[str, Any]:
         """A Flower run configuration that tells the same."""
@@ -92,7 +92,7 @@ class FleetSettings:
 
 
 @lru_cache(maxsize=16)
-def _told(config: tuple[tuple[str, Any], ...]) -> FleetSettings:
+def _parse_config(config: tuple[tuple[str, Any], ...]) -> FleetSettings:
     given = dict(config)
     found = {}
     for each in fields(FleetSettings):
@@ -136,13 +136,13 @@ def _weather(world: Fleet, number: int) -> tuple[Array, Array]:
     return there, world.latency * draw.lognormal(0.0, 0.3, world.population.devices)
 
 
-def make(settings: FleetSettings) -> Fleet:
+def make_fleet(settings: FleetSettings) -> Fleet:
     """The fleet of some settings; kept, since every device of a process asks for it."""
-    return _made(settings)
+    return _make_fleet(settings)
 
 
 @lru_cache(maxsize=4)
-def _made(settings: FleetSettings) -> Fleet:
+def _make_fleet(settings: FleetSettings) -> Fleet:
     rng = np.random.default_rng([settings.seed, 1])
     population = _population(settings, rng)
     found = _availability(settings, population, rng)
@@ -175,7 +175,7 @@ def _availability(settings: FleetSettings, population: Population, rng: np.rando
     if kind == "rows":
         assert population.own is not None
         return available.as_rows(population.own, zone)
-    return available.traced(Path(kind), home, zone, rng)
+    return available.from_trace(Path(kind), home, zone, rng)
 
 
 def _option(name: str) -> str:

@@ -79,7 +79,7 @@ def synthetic(
     counts = np.clip(np.rint(amount), 4, 400).astype(np.int64)
     basis = np.linalg.qr(rng.normal(size=(FEATURES, 2)))[0]
 
-    def drawn(counts: Array) -> tuple[Array, Array]:
+    def draw_rows(counts: Array) -> tuple[Array, Array]:
         device = np.repeat(np.arange(devices), counts)
         positive = rng.random(len(device)) < 0.5 + skew * np.cos(phase[device])
         angle = turn * np.sin(phase[device])
@@ -87,8 +87,8 @@ def synthetic(
         X = rng.normal(size=(len(device), FEATURES)) + np.where(positive, 1.0, -1.0)[:, None] * means
         return X, positive.astype(np.float64)
 
-    X, y = drawn(counts)
-    tests, truth = drawn(np.full(devices, TEST_ROWS))
+    X, y = draw_rows(counts)
+    tests, truth = draw_rows(np.full(devices, TEST_ROWS))
     return Population(
         "synthetic",
         Rows(X, dtype=np.float64),
@@ -99,7 +99,7 @@ def synthetic(
         np.repeat(np.arange(devices), TEST_ROWS),
         Schedule.daily(6),
         home,
-        tuple(f"Etc/GMT{-int(each):+d}" if each else "Etc/GMT" for each in _signed(offset)),
+        tuple(f"Etc/GMT{-int(each):+d}" if each else "Etc/GMT" for each in _signed_offset(offset)),
         None,
     )
 
@@ -118,7 +118,7 @@ def flights(rng: np.random.Generator) -> Population:
     np.add.at(own, (device, whole.hour[kept]), 1.0)
     labels = np.asarray(whole.rows.labels)[kept].astype(np.float64)
     zones = (schedule.zone,) * len(own)
-    return _dealt("flights", (whole.rows[kept], labels, device), schedule, zones, own, rng)
+    return _split_rows("flights", (whole.rows[kept], labels, device), schedule, zones, own, rng)
 
 
 def tweets(path: Path, rng: np.random.Generator) -> Population:
@@ -132,7 +132,7 @@ def tweets(path: Path, rng: np.random.Generator) -> Population:
     schedule = Schedule.daily(how.blocks, zone="America/Los_Angeles")
     hour = held.second // 3600
     block = hour // (24 // how.blocks)
-    chosen = protocol.skewed(how, np.arange(len(held)), held.positive, block, rng)
+    chosen = protocol.apply_skew(how, np.arange(len(held)), held.positive, block, rng)
     chosen = chosen[np.argsort(block[chosen], kind="stable")]
     blocks = block[chosen]
     place = np.arange(len(chosen)) - np.searchsorted(blocks, blocks)
@@ -142,12 +142,12 @@ def tweets(path: Path, rng: np.random.Generator) -> Population:
     table = SparseRows(held.start, held.words, held.counts, len(held.vocabulary))
     rows = Rows(table, dtype=np.float64)[chosen]
     zones = (schedule.zone,) * len(own)
-    return _dealt(
+    return _split_rows(
         "tweets", (rows, held.positive[chosen].astype(np.float64), device), schedule, zones, own, rng
     )
 
 
-def _dealt(
+def _split_rows(
     name: str,
     whole: tuple[Rows, Array, Array],
     schedule: Schedule,
@@ -183,6 +183,6 @@ def _dealt(
     )
 
 
-def _signed(offset: Array) -> Array:
+def _signed_offset(offset: Array) -> Array:
     """Hours ahead of UTC, from -11 to 12."""
     return np.where(offset > 12, offset - 24, offset)

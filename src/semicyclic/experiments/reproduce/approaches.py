@@ -198,6 +198,6 @@ def _own(weights: Array, rows: Rows, protocol: Protocol, how: Any) -> Array:
     bounds = np.searchsorted(rows.block, np.arange(protocol.blocks + 1))
     out = np.empty(weights.shape[:2])
     for i in range(protocol.blocks):
-        part = rows[bounds[i] : bounds[i + 1]].placed(np.zeros(bounds[i + 1] - bounds[i], np.int64))
+        part = rows[bounds[i] : bounds[i + 1]].with_blocks(np.zeros(bounds[i + 1] - bounds[i], np.int64))
         out[:, i] = by_block(weights[:, i], part, 1, loss=protocol.loss, classes=CLASSES, metric=how)[:, 0]
     return out

@@ -7,7 +7,7 @@ import numpy as np
 
 from semicyclic.experiments.reproduce import approaches, protocol
 from semicyclic.experiments.reproduce.approaches import StepSizes
-from semicyclic.experiments.reproduce.repetition import Experiment, Timings, generators, narrow, packed
+from semicyclic.experiments.reproduce.repetition import Experiment, Timings, generators, narrow, pack_rows
 from semicyclic.method import train
 from semicyclic.method.batches import RowOrder
 from semicyclic.method.rows import Rows
@@ -36,8 +36,8 @@ def granularity(
     assert labels is not None
     began = time.perf_counter()
     parts = protocol.split(len(rows), split_rng)
-    kept = protocol.skewed(how, parts.train, labels, base, skew_rng)
-    tested = protocol.skewed(how, parts.test, labels, base, test_rng)
+    kept = protocol.apply_skew(how, parts.train, labels, base, skew_rng)
+    tested = protocol.apply_skew(how, parts.test, labels, base, test_rng)
     passes = [kept, *(grain_rng.permutation(kept) for _ in range(how.passes - 1))]
     learnt = np.concatenate(passes)
     out = np.empty((len(plan.granularity), len(GRAINS) + 1))
@@ -46,8 +46,8 @@ def granularity(
     for g, blocks in enumerate(plan.granularity):
         fine, used = cut(second, kept, blocks)
         order = evenly(learnt, fine[learnt], how.cycles, used)
-        ready = packed(rows, how, order, used)
-        here = test.placed(fine[tested].astype(np.int64))
+        ready = pack_rows(rows, how, order, used)
+        here = test.with_blocks(fine[tested].astype(np.int64))
         start = approaches.starts(replace(how, blocks=used), rows.width, grain_rng)
         runs = (
             train.pluralistic(ready, step_size=steps.single * how.scale, initial_weights=start.one),

@@ -128,7 +128,9 @@ def split(rows: int, rng: np.random.Generator) -> TrainTestSplit:
     return TrainTestSplit(*np.split(order, [int(rows * TRAINING)]))
 
 
-def skewed(protocol: Protocol, rows: Array, positive: Array, block: Array, rng: np.random.Generator) -> Array:
+def apply_skew(
+    protocol: Protocol, rows: Array, positive: Array, block: Array, rng: np.random.Generator
+) -> Array:
     """The rows that the skew keeps."""
     if protocol.skew is None:
         return rows
@@ -141,18 +143,18 @@ def cyclic(protocol: Protocol, rows: Array, block: Array, whole: int, rng: np.ra
     return _in_turn(protocol, groups, whole, rng)
 
 
-def mixed(order: RowOrder, rng: np.random.Generator) -> RowOrder:
+def shuffle_visits(order: RowOrder, rng: np.random.Generator) -> RowOrder:
     """The same rows in random order, in visits of the same sizes: the like-for-like ideal."""
     return order._replace(rows=rng.permutation(order.rows))
 
 
-def unskewed(protocol: Protocol, rows: Array, rng: np.random.Generator) -> RowOrder:
+def deal_unskewed(protocol: Protocol, rows: Array, rng: np.random.Generator) -> RowOrder:
     """The paper's ideal: all rows, skewed or not, dealt out to blocks in turn."""
     groups = [rows[i :: protocol.blocks] for i in range(protocol.blocks)]
     return _in_turn(protocol, groups, len(rows), rng)
 
 
-def dealt(protocol: Protocol, rows: Array) -> tuple[Array, Array]:
+def deal_test_rows(protocol: Protocol, rows: Array) -> tuple[Array, Array]:
     """Test rows for that ideal, with the block each is dealt to."""
     return _tests(protocol, [rows[i :: protocol.blocks] for i in range(protocol.blocks)])
 
@@ -193,7 +195,7 @@ def _in_turn(protocol: Protocol, groups: list[Array], whole: int, rng: np.random
     visits: list[list[Array]] = []
     for i, own in enumerate(groups):
         if protocol.wraps:
-            visits.append(_wrapped(protocol, i, own, whole))
+            visits.append(_wrap_rows(protocol, i, own, whole))
             continue
         passes = [own, *(rng.permutation(own) for _ in range(protocol.passes - 1))]
         n = len(own) * protocol.passes // K
@@ -210,7 +212,7 @@ def _in_turn(protocol: Protocol, groups: list[Array], whole: int, rng: np.random
     return RowOrder(rows, number // m, number % m)
 
 
-def _wrapped(protocol: Protocol, i: int, own: Array, whole: int) -> list[Array]:
+def _wrap_rows(protocol: Protocol, i: int, own: Array, whole: int) -> list[Array]:
     """As the script goes round and round a block's rows, always in whole minibatches."""
     size = protocol.batch_size
     if len(own) < size:

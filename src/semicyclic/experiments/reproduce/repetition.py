@@ -88,16 +88,16 @@ def repetition(
     how, labels, base = plan.protocol, rows.labels, narrow(rows)
     assert labels is not None
     parts = protocol.split(len(rows), split_rng)
-    kept = protocol.skewed(how, parts.train, labels, base, skew_rng)
+    kept = protocol.apply_skew(how, parts.train, labels, base, skew_rng)
     order = protocol.cyclic(how, kept, base, len(parts.train), order_rng)
-    tested = protocol.skewed(how, parts.test, labels, base, test_rng)
-    test = _tested(rows, *protocol.tests(how, tested, base))
-    unskewed_test = _tested(rows, *protocol.dealt(how, parts.test))
+    tested = protocol.apply_skew(how, parts.test, labels, base, test_rng)
+    test = _test_rows(rows, *protocol.tests(how, tested, base))
+    unskewed_test = _test_rows(rows, *protocol.deal_test_rows(how, parts.test))
     data = RepetitionData(
-        packed(rows, how, order),
-        packed(rows, how, protocol.mixed(order, mixed_rng)),
-        packed(rows, how, protocol.unskewed(how, parts.train, ideal_rng)),
-        packed(hour, how, order),
+        pack_rows(rows, how, order),
+        pack_rows(rows, how, protocol.shuffle_visits(order, mixed_rng)),
+        pack_rows(rows, how, protocol.deal_unskewed(how, parts.train, ideal_rng)),
+        pack_rows(hour, how, order),
         test,
         unskewed_test,
     )
@@ -123,11 +123,11 @@ def narrow(rows: Rows) -> Array:
     return rows.block.astype(np.uint16) if rows.block.max() < 2**16 else rows.block
 
 
-def packed(rows: Rows, how: Protocol, order: RowOrder, blocks: int | None = None) -> Packed:
+def pack_rows(rows: Rows, how: Protocol, order: RowOrder, blocks: int | None = None) -> Packed:
     """Rows in an order, ready to be learnt from."""
     count = how.blocks if blocks is None else blocks
     return pack(rows, count, loss=how.loss, batch_size=how.batch_size, classes=CLASSES, order=order)
 
 
-def _tested(rows: Rows, chosen: Array, block: Array) -> Rows:
-    return rows[chosen].placed(block)
+def _test_rows(rows: Rows, chosen: Array, block: Array) -> Rows:
+    return rows[chosen].with_blocks(block)

@@ -86,7 +86,7 @@ def run_experiment(
     return result
 
 
-def described(
+def describe(
     found: dict[str, Any], plan: Experiment, tweets: Tweets, *, protocol: str, file: str | None
 ) -> dict[str, Any]:
     """A result with all that is needed to read it: what it is of, and how it came about.
@@ -137,7 +137,7 @@ def _labels(positive: Array, base: Array, plan: Experiment, seed: np.random.Seed
     """How many rows of each label every block has: all of them, and those the skew keeps."""
     m = plan.protocol.blocks
     everything = np.arange(len(positive))
-    kept = protocol.skewed(plan.protocol, everything, positive, base, generators(seed)[-1])
+    kept = protocol.apply_skew(plan.protocol, everything, positive, base, generators(seed)[-1])
     return {
         name: {
             side: np.bincount(base[rows][positive[rows] == sign], minlength=m).tolist()

@@ -6,7 +6,7 @@ import numpy as np
 
 from semicyclic.experiments.reproduce.approaches import APPROACHES, MEASURES
 from semicyclic.experiments.reproduce.repetition import Experiment
-from semicyclic.method.evaluate import paired
+from semicyclic.method.evaluate import paired_difference
 from semicyclic.types import Array
 
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
@@ -66,7 +66,7 @@ def differences(scores: dict[str, Array]) -> list[dict[str, Any]]:
     for one, other in CONTRASTS:
         first, second = scores[one][:, -1], scores[other][:, -1]
         if len(first) > 1:
-            gap = paired(first, second)
+            gap = paired_difference(first, second)
             clear = abs(gap.mean) > beyond(len(first)) * gap.error
             told: dict[str, Any] = {"mean": gap.mean, "standard_error": gap.error, "clear": bool(clear)}
         else:

@@ -30,7 +30,7 @@ for _byte in range(256):
 
 def key_of(name: str) -> int:
     """The key of a feature."""
-    return stirred(seed_of(name))
+    return mix_bits(seed_of(name))
 
 
 def seed_of(text: str) -> int:
@@ -41,7 +41,7 @@ def seed_of(text: str) -> int:
     return key
 
 
-def stirred(key: int) -> int:
+def mix_bits(key: int) -> int:
     """A hash of which every bit counts; never 0, which stands for no feature."""
     key = (key ^ key >> 30) * int(_STIR[0]) % 2**64
     key = (key ^ key >> 27) * int(_STIR[1]) % 2**64
@@ -143,7 +143,7 @@ def number_cells(numbers: Any, scaling: Any, edges: Any, places: Any, columns: A
 
 
 @jit
-def hashed(keys: Any, bits: Any, columns: Any) -> Any:
+def hash_columns(keys: Any, bits: Any, columns: Any) -> Any:
     """The column of every key: its highest bits; -1 for none."""
     shift = np.uint64(64 - bits)
     for k in range(len(keys)):
@@ -151,7 +151,7 @@ def hashed(keys: Any, bits: Any, columns: Any) -> Any:
 
 
 @jit
-def looked_up(keys: Any, table: Any, number: Any, columns: Any) -> Any:
+def look_up(keys: Any, table: Any, number: Any, columns: Any) -> Any:
     """The column of every key in a dictionary; -1 for what it does not have."""
     mask = np.uint64(len(table) - 1)
     for k in range(len(keys)):

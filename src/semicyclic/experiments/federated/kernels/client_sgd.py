@@ -9,7 +9,7 @@ CsrArrays = tuple[Array, Array, Array]
 
 
 @jit
-def trained(cells: CsrArrays, labels: Array, weights: Array, order: Array, step_size: float) -> Array:
+def train_weights(cells: CsrArrays, labels: Array, weights: Array, order: Array, step_size: float) -> Array:
     """Weights after as many minibatch steps as `order` [steps, batch] has rows; the intercept is last."""
     indptr, indices, values = cells
     w = weights.copy()
