@@ -1,1 +1,1 @@
-"""Benchmarks: what is promised about speed, measured against others in one run."""
+"""Benchmarks of speed and memory, measured against other libraries in the same run, with goals."""

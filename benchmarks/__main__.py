@@ -1,9 +1,9 @@
-"""`python -m benchmarks NAME...` prints a JSON line each.
+"""`python -m benchmarks NAME...` prints one JSON line per benchmark.
 
---all                          all of them
---save                         write what was measured into results.json; --all does
---ours NAME                    only our own side, without what it is compared with: its costs
---compare BASE [--rounds N] NAME...   our side at the commit BASE and here, taking turns
+--all                          run all benchmarks
+--save                         write the results into results.json (implied by --all)
+--ours NAME                    measure only our code, without the peers, and print its costs
+--compare BASE [--rounds N] NAME...   compare our code at the commit BASE with this one, in turns
 """
 
 import argparse
@@ -51,15 +51,15 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
 
 
 def measure(name: str) -> dict[str, Any]:
-    """One benchmark: all its figures, and the one furthest from its goal in front."""
+    """Run one benchmark; return all its figures, and first the one furthest from its goal."""
     figures = BENCHMARKS[name]()
-    bound = [figure for figure in figures if figure.has_goal]
-    worst = max(bound, key=lambda figure: figure.distance)
+    with_goal = [figure for figure in figures if figure.has_goal]
+    worst = max(with_goal, key=lambda figure: figure.distance)
     return {
         "name": name,
         "ratio": worst.row()["value"],
         "goal": worst.row()["goal"],
-        "pass": all(figure.passed for figure in bound),
+        "pass": all(figure.passed for figure in with_goal),
         "figures": [figure.row() for figure in figures],
     }
 
@@ -68,8 +68,8 @@ RESULTS = Path(__file__).with_name("results.json")
 ROUNDS = 5
 
 
-def main(words: list[str]) -> None:
-    """Run the benchmarks named, or all of them."""
+def main(arguments: list[str]) -> None:
+    """Parse the command line and run the named benchmarks, or all of them."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -79,17 +79,17 @@ def main(words: list[str]) -> None:
     parser.add_argument("--ours", action="store_true")
     parser.add_argument("--compare", metavar="BASE")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    asked = parser.parse_args(words)
-    names = list(BENCHMARKS) if asked.all else asked.names
+    options = parser.parse_args(arguments)
+    names = list(BENCHMARKS) if options.all else options.names
     unknown = [name for name in names if name not in BENCHMARKS]
     if unknown or not names:
         parser.error(f"choose from {', '.join(BENCHMARKS)}")
-    if asked.compare:
-        compare(asked.compare, names, asked.rounds)
+    if options.compare:
+        compare(options.compare, names, options.rounds)
         return
     rows = []
     for name in names:
-        if asked.ours:
+        if options.ours:
             PEERS.run = False
             BENCHMARKS[name]()
             print(json.dumps({"name": name, "costs": dict(COSTS)}), flush=True)
@@ -98,15 +98,15 @@ def main(words: list[str]) -> None:
             rows.append(measure(name))
             print(json.dumps(rows[-1]), flush=True)
     files.clean()
-    if rows and (asked.all or asked.save):
+    if rows and (options.all or options.save):
         _save(rows)
 
 
 def _save(rows: list[dict[str, Any]]) -> None:
-    """Put results in the place of earlier ones of the same name."""
+    """Write results to results.json, replacing earlier ones of the same name."""
     before = json.loads(RESULTS.read_text())["results"] if RESULTS.exists() else []
-    held = {row["name"]: row for row in [*before, *rows]}
-    ordered = [held[name] for name in BENCHMARKS if name in held]
+    by_name = {row["name"]: row for row in [*before, *rows]}
+    ordered = [by_name[name] for name in BENCHMARKS if name in by_name]
     results = {"python": platform.python_version(), "machine": platform.machine(), "results": ordered}
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -14,7 +14,7 @@ ROWS = 10_000_000
 
 
 def locate() -> list[Figure]:
-    """10 M zoned times, sorted and shuffled, against Polars with its own functions."""
+    """`locate` on 10 M zoned times, sorted and shuffled, against Polars' datetime functions."""
     rng = np.random.default_rng(0)
     first = np.datetime64("2020-01-01", "us").astype(np.int64)
     ordered = np.sort(rng.integers(0, 5 * 365 * 86_400, ROWS)) * 1_000_000 + first
@@ -26,9 +26,9 @@ def locate() -> list[Figure]:
         local = pl.col("when").dt.convert_time_zone(ZONE)
         days = local.dt.date().cast(pl.Int32).alias("cycle")
         query = [days, (local.dt.hour() // 4).alias("block")]
-        found, expected = schedule.locate(when, zone="UTC"), frame.select(query)
-        assert np.array_equal(found.cycle, expected["cycle"].to_numpy())
-        assert np.array_equal(found.block, expected["block"].to_numpy())
+        located, expected = schedule.locate(when, zone="UTC"), frame.select(query)
+        assert np.array_equal(located.cycle, expected["cycle"].to_numpy())
+        assert np.array_equal(located.block, expected["block"].to_numpy())
         time = best_of(
             7,
             ours=lambda when=when: schedule.locate(when, zone="UTC"),  # type: ignore[misc]
@@ -40,7 +40,7 @@ def locate() -> list[Figure]:
 
 
 def importing() -> list[Figure]:
-    """Seconds for `import semicyclic`, bytecode compiled, best of five."""
+    """Seconds for `import semicyclic` with compiled bytecode, best of five."""
     code = "import time; t = time.perf_counter(); import semicyclic; print(time.perf_counter() - t)"
     runs = [
         float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)

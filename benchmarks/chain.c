@@ -1,5 +1,5 @@
-/* The chain of `kernels._run_line` in C: same layout, same loops, same work.
-   Compiled and run by the benchmark `chain-c`. */
+/* SGD chain in C with the memory layout and loops of the compiled Python kernel (method/kernels/sgd.py).
+   The benchmark `chain-c` compiles and runs it. */
 
 #include <math.h>
 #include <stdint.h>
@@ -33,7 +33,9 @@ static inline float log_one_plus(float x) {
     return 2.0f * q * (1.0f + s * p);
 }
 
-/* width counts the intercept, the last column; visits are ends in steps; mean is [visits, width]. */
+/* width includes the intercept, the last column; visits[v + 1] is the end of visit v, in steps;
+   mean and after are [visits, width]: the mean of the weights in each visit, and the weights after it.
+   Returns the total loss. */
 double chain(const uint16_t *restrict columns, const float *restrict values, const int64_t *restrict starts,
              const float *restrict targets, const int64_t *restrict steps, const int64_t *restrict visits,
              int64_t visit_count, int64_t width, double eta, float *restrict w, double *restrict sums,

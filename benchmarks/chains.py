@@ -1,4 +1,4 @@
-"""Benchmarks of the chain: against scikit-learn, against C, and as m and d grow."""
+"""Benchmarks of SGD chains: against scikit-learn, against C, and as m and d grow."""
 
 import ctypes
 import shutil
@@ -24,7 +24,7 @@ REPEATS = 9
 
 
 def _sklearn(data: Stream, *, average: bool) -> Peer:
-    """One pass as scikit-learn does it fastest: given order, no penalty."""
+    """One pass of scikit-learn with its fastest settings: given order, no penalty."""
 
     def fit() -> object:
         model = SGDClassifier(loss="log_loss", penalty=None, shuffle=False, average=average)
@@ -33,14 +33,15 @@ def _sklearn(data: Stream, *, average: bool) -> Peer:
     return Peer(fit)
 
 
-def _packed(data: Stream, blocks: int, cycles: int) -> Packed:
+def _pack_stream(data: Stream, blocks: int, cycles: int) -> Packed:
+    """Pack the stream for training."""
     return pack(data.rows(blocks, cycles), blocks, loss=logistic)
 
 
 def chain() -> list[Figure]:
-    """The chain on packed rows against scikit-learn's partial_fit."""
+    """One chain on packed rows, against scikit-learn's partial_fit."""
     data = stream()
-    rows = _packed(data, 6, 10)
+    rows = _pack_stream(data, 6, 10)
     time = best_of(
         REPEATS,
         sklearn=_sklearn(data, average=False),
@@ -50,24 +51,24 @@ def chain() -> list[Figure]:
 
 
 def chain_packed() -> list[Figure]:
-    """The same from CSR: checks, cutting into visits and laying out included."""
+    """The same from CSR, including validation and packing."""
     data = stream()
     time = best_of(
         REPEATS,
         sklearn=_sklearn(data, average=False),
-        chain=lambda: train.consensus(_packed(data, 6, 10), step_size=STEP),
+        chain=lambda: train.consensus(_pack_stream(data, 6, 10), step_size=STEP),
     )
     return [at_least("scikit-learn / (packing + chain)", time["sklearn"] / time["chain"], 1.5)]
 
 
 def chain_c() -> list[Figure]:
-    """Against the same loops and layout in C; beside it, C that may reorder sums and ignore traps."""
-    rows = _packed(stream(), 6, 10)
+    """One chain against the same loops and layout in C, and against C with -ffast-math (no goal)."""
+    rows = _pack_stream(stream(), 6, 10)
     jobs: dict[str, Callable[[], object] | Peer] = {"chain": lambda: train.consensus(rows, step_size=STEP)}
     with tempfile.TemporaryDirectory() as folder:
         weights: dict[str, Any] = {}
         for name, flags in (("c", ()), ("c_fast_math", ("-ffast-math",))):
-            jobs[name] = Peer(_compiled(rows, Path(folder) / f"{name}.so", flags, weights, name))
+            jobs[name] = Peer(_compile_c(rows, Path(folder) / f"{name}.so", flags, weights, name))
         time = best_of(REPEATS, **jobs)
     last = train.consensus(rows, step_size=STEP).last().weights[0, 0]
     assert not weights or np.allclose(weights["c"], last, atol=1e-3), "C and the chain do not do the same"
@@ -77,9 +78,10 @@ def chain_c() -> list[Figure]:
     ]
 
 
-def _compiled(
+def _compile_c(
     rows: Packed, library: Path, flags: tuple[str, ...], weights: dict[str, Any], name: str
 ) -> Callable[[], object]:
+    """Compile chain.c and return a job that runs it and stores the final weights in `weights[name]`."""
     compiler = shutil.which("gcc")
     if compiler is None:
         raise SystemExit("chain-c needs gcc")
@@ -115,9 +117,9 @@ def _compiled(
 
 
 def pluralistic() -> list[Figure]:
-    """Pluralistic means, m=6, against scikit-learn with average=True and against the plain chain."""
+    """Pluralistic means, m=6, against scikit-learn with average=True and against the chain without means."""
     data = stream()
-    rows = _packed(data, 6, 10)
+    rows = _pack_stream(data, 6, 10)
     time = best_of(
         REPEATS,
         sklearn=_sklearn(data, average=True),
@@ -131,8 +133,8 @@ def pluralistic() -> list[Figure]:
 
 
 def growth_m() -> list[Figure]:
-    """1440 blocks against 6, all means read out."""
-    few, many = (_packed(stream(), blocks, 10) for blocks in (6, 1440))
+    """1440 blocks against 6, including the read-out of all means."""
+    few, many = (_pack_stream(stream(), blocks, 10) for blocks in (6, 1440))
     time = best_of(
         REPEATS,
         few=lambda: train.pluralistic(few, step_size=STEP).mean(),
@@ -142,28 +144,28 @@ def growth_m() -> list[Figure]:
 
 
 def growth_d() -> list[Figure]:
-    """2^20 hashed columns against 1024, m=24, all 24 means read out.
+    """2^20 hashed columns against 1024, m=24, including the read-out of all 24 means.
 
-    Twice: on rows packed beforehand (for the large ones by column too, as read-outs
-    need them), and from CSR with all packing included.
+    Measured twice: on packed rows (wide ones are also packed by column, which read-outs need), and from CSR
+    including packing.
     """
     small, large = stream(), stream(2**20)
     figures = []
     for cycles in (10, 100):
-        narrow, wide = _packed(small, 24, cycles), _packed(large, 24, cycles)
+        narrow, wide = _pack_stream(small, 24, cycles), _pack_stream(large, 24, cycles)
 
-        def whole(data: Stream, cycles: int = cycles) -> object:
-            return train.pluralistic(_packed(data, 24, cycles), step_size=STEP).mean()
+        def pack_and_train(data: Stream, cycles: int = cycles) -> object:
+            return train.pluralistic(_pack_stream(data, 24, cycles), step_size=STEP).mean()
 
-        def ready(rows: Packed) -> object:
+        def train_packed(rows: Packed) -> object:
             return train.pluralistic(rows, step_size=STEP).mean()
 
         time = best_of(
             5,
-            narrow=lambda narrow=narrow: ready(narrow),  # type: ignore[misc]
-            wide=lambda wide=wide: ready(wide),  # type: ignore[misc]
-            narrow_whole=lambda: whole(small),
-            wide_whole=lambda: whole(large),
+            narrow=lambda narrow=narrow: train_packed(narrow),  # type: ignore[misc]
+            wide=lambda wide=wide: train_packed(wide),  # type: ignore[misc]
+            narrow_whole=lambda: pack_and_train(small),
+            wide_whole=lambda: pack_and_train(large),
         )
         for name, seconds in time.items():
             note(f"{name}, K={cycles}", seconds)
@@ -179,9 +181,9 @@ def growth_d() -> list[Figure]:
 
 
 def hedged() -> list[Figure]:
-    """Single and separate chains with AdaHedge per minibatch, all means read out."""
+    """Single and separate chains with AdaHedge per minibatch, including the read-out of all means."""
     data = stream()
-    rows = _packed(data, 6, 10)
+    rows = _pack_stream(data, 6, 10)
     time = best_of(
         REPEATS,
         sklearn=_sklearn(data, average=True),
@@ -195,12 +197,12 @@ def hedged() -> list[Figure]:
 
 
 def readout() -> list[Figure]:
-    """Training and reading out all means against training alone, 360,000 rows.
+    """Training with the read-out of all means, against training alone, on 360,000 rows.
 
-    Two shapes in which there is much to read out: 1440 blocks, and adaptive steps at 2^18 columns.
+    Two shapes with large read-outs: 1440 blocks, and adaptive steps with 2^18 columns.
     """
-    many = _part(stream(), 1440)
-    wide = _part(stream(2**18), 6)
+    many = _pack_quarter(stream(), 1440)
+    wide = _pack_quarter(stream(2**18), 6)
     adaptive = adagrad(0.2)
     time = best_of(
         REPEATS,
@@ -215,8 +217,8 @@ def readout() -> list[Figure]:
     ]
 
 
-def _part(data: Stream, blocks: int) -> Packed:
-    """A quarter of the stream in ten cycles."""
+def _pack_quarter(data: Stream, blocks: int) -> Packed:
+    """Pack a quarter of the stream, in ten cycles."""
     count = len(data.y) // 4
     cycle, block = np.divmod(np.arange(count) * (blocks * 10) // count, blocks)
     return pack(Rows(data.X[:count], data.y[:count], block=block, cycle=cycle), blocks, loss=logistic)

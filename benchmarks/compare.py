@@ -1,4 +1,4 @@
-"""Before and after: our side of benchmarks at another commit and here, taking turns.
+"""Comparison of two commits: benchmarks of our code at a base commit and here, in turns.
 
 Each round runs the benchmarks in three processes: at the base commit, here, and at the base commit again.
 The ratio of the two base runs shows how much of a difference is noise.
@@ -21,10 +21,10 @@ Costs = dict[str, dict[str, float]]
 
 
 def compare(base: str, names: list[str], rounds: int) -> None:
-    """Print a JSON line for every cost of every benchmark: the median ratio here / base, and its range."""
+    """Print one JSON line per cost of every benchmark: the median ratio here / base, and its range."""
     with _worktree(base) as before, tempfile.TemporaryDirectory() as data:
         for tree in (before, ROOT):
-            _costs(tree, names, data)  # compile, and make the data
+            _costs(tree, names, data)  # compiles, and generates the data
         turns = []
         for number in range(rounds):
             turns.append([_costs(tree, names, data) for tree in (before, ROOT, before)])
@@ -36,6 +36,7 @@ def compare(base: str, names: list[str], rounds: int) -> None:
 
 
 def _row(name: str, cost: str, turns: list[list[Costs]]) -> dict[str, Any]:
+    """Summarize one cost over all rounds."""
     table = [[costs[name][cost] for costs in turn] for turn in turns]
     ratios = [2 * here / (first + again) for first, here, again in table]
     noise = [again / first for first, _, again in table]
@@ -52,18 +53,19 @@ def _row(name: str, cost: str, turns: list[list[Costs]]) -> dict[str, Any]:
 
 @contextmanager
 def _worktree(commit: str) -> Iterator[Path]:
+    """Check out a commit in a temporary git worktree."""
     with tempfile.TemporaryDirectory(prefix="semicyclic-base-") as folder:
-        place = Path(folder) / "base"
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", place, commit], cwd=ROOT, check=True)
+        tree = Path(folder) / "base"
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, commit], cwd=ROOT, check=True)
         try:
-            yield place
+            yield tree
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=True)
+            subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
 
 
 def _costs(tree: Path, names: list[str], data: str) -> Costs:
-    """The costs of our side of benchmarks, measured in a separate process."""
-    # Numba notices changes of a kernel's own file only: compiled code is kept by the contents of all files.
+    """Measure the costs of our code in a separate process."""
+    # Numba only detects changes in a kernel's own file, so the cache folder depends on all source files.
     sources = sorted(tree.glob("src/semicyclic/**/*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     environment = {

@@ -1,4 +1,4 @@
-"""The estimators against scikit-learn's own, everything from `fit` to the answer included."""
+"""Benchmarks of our scikit-learn estimators against scikit-learn's, end to end."""
 
 import warnings
 from typing import Any
@@ -9,14 +9,14 @@ from benchmarks.streams import ROWS, calendar, stream
 from benchmarks.timing import Figure, Peer, at_least, best_of, no_goal
 
 BLOCKS = 6
-HOURS, ASKED = 24, 1_000_000
+HOURS, PREDICTED_ROWS = 24, 1_000_000
 
 
 def sk_fit() -> list[Figure]:
-    """One pass over 1.44 M rows in six blocks, against SGDClassifier with its average.
+    """One pass over 1.44 M rows in six blocks, against SGDClassifier with averaging.
 
-    The goal is for the paper's chain, a constant step for 128 rows; beside it the estimator's defaults,
-    which are made for fewer rows.
+    The goal applies to the paper's chain, with a constant step size and minibatches of 128. The estimator's
+    defaults, which are meant for fewer rows, are measured too, without a goal.
     """
     from sklearn.linear_model import SGDClassifier
 
@@ -28,7 +28,7 @@ def sk_fit() -> list[Figure]:
     def theirs(loss: str) -> Any:
         settings: dict[str, Any] = {"max_iter": 1, "shuffle": False, "penalty": None, "average": True}
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that one pass may not be enough
+            warnings.simplefilter("ignore")  # one pass does not converge
             return SGDClassifier(loss=loss, **settings).fit(data.X, data.y)
 
     def ours(**settings: Any) -> Any:
@@ -54,26 +54,26 @@ def sk_fit() -> list[Figure]:
 
 
 def sk_predict() -> list[Figure]:
-    """Chances of a million rows in 24 blocks, against 24 classifiers used block by block."""
+    """Probabilities of a million rows in 24 blocks, against 24 classifiers, one per block."""
     from sklearn.linear_model import SGDClassifier
 
     from semicyclic import SemiCyclicClassifier
 
     data = stream()
     hour = np.random.default_rng(0).integers(0, HOURS, ROWS)
-    X, asked = data.X[:ASKED], hour[:ASKED]
+    X, blocks = data.X[:PREDICTED_ROWS], hour[:PREDICTED_ROWS]
     ours = SemiCyclicClassifier(schedule=HOURS).fit(data.X[::16], data.y[::16], blocks=hour[::16])
     theirs = []
-    for each in range(HOURS):
-        own = np.flatnonzero(hour == each)[:3000]
-        theirs.append(SGDClassifier(loss="log_loss", max_iter=20, tol=None).fit(data.X[own], data.y[own]))
+    for block in range(HOURS):
+        rows = np.flatnonzero(hour == block)[:3000]
+        theirs.append(SGDClassifier(loss="log_loss", max_iter=20, tol=None).fit(data.X[rows], data.y[rows]))
 
-    def one_by_one() -> Any:
-        out = np.empty((ASKED, 2))
-        for each, model in enumerate(theirs):
-            own = asked == each
-            out[own] = model.predict_proba(X[own])
+    def predict_by_block() -> Any:
+        out = np.empty((PREDICTED_ROWS, 2))
+        for block, model in enumerate(theirs):
+            rows = blocks == block
+            out[rows] = model.predict_proba(X[rows])
         return out
 
-    times = best_of(5, theirs=Peer(one_by_one), ours=lambda: ours.predict_proba(X, blocks=asked))
+    times = best_of(5, theirs=Peer(predict_by_block), ours=lambda: ours.predict_proba(X, blocks=blocks))
     return [at_least("24 SGDClassifiers / one estimator", times["theirs"] / times["ours"], 3.0)]

@@ -1,4 +1,4 @@
-"""Flower: what wrapping a strategy costs, and how many rounds a second a simulated fleet makes."""
+"""Benchmarks with Flower: overhead of the strategy wrapper, speed of a simulated fleet, server memory."""
 
 import logging
 import subprocess
@@ -16,7 +16,7 @@ DEVICES, PER_ROUND, ROUNDS = 10_000, 20, 1000
 
 
 def _client(*, evaluates: bool = False) -> Any:
-    """A client that does next to nothing: what is left is the server's work and the messages'."""
+    """Return a client that does almost no work, so the server and its messages dominate the time."""
     from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
     from flwr.clientapp import ClientApp
 
@@ -40,7 +40,7 @@ def _client(*, evaluates: bool = False) -> Any:
 
 
 def fed_wrap() -> list[Figure]:
-    """A round of wrapped Federated Averaging, in times of a bare one's."""
+    """Time of a round of wrapped Federated Averaging, relative to an unwrapped one."""
     from flwr.app import Array, ArrayRecord
     from flwr.serverapp.strategy import FedAvg
 
@@ -55,28 +55,29 @@ def fed_wrap() -> list[Figure]:
     bare = FedAvg(fraction_evaluate=0.0)
 
     def wrapped() -> None:
-        # One chain, and nothing that a bare run does not do but averaging.
+        # One chain: the only work in addition to a bare run is averaging.
         inner = FedAvg(fraction_evaluate=0.0)
         strategy = PluralisticStrategy(inner, Schedule.daily(6), clock, chains=Chains.SHARED, evaluators=0)
         strategy.start(InProcessGrid(app, CLIENTS), arrays, 3)
 
-    taken = best_of(
+    seconds = best_of(
         5,
         bare=Peer(lambda: bare.start(InProcessGrid(app, CLIENTS), arrays, 3)),
         wrapped=wrapped,
     )
     return [
-        at_most("wrapped / bare", taken["wrapped"] / taken["bare"], 1.1),
-        no_goal("seconds a bare round", taken["bare"] / 3),
+        at_most("wrapped / bare", seconds["wrapped"] / seconds["bare"], 1.1),
+        no_goal("seconds a bare round", seconds["bare"] / 3),
     ]
 
 
 FLEET = f"""
 import logging, time
 from semicyclic.experiments.federated.app import clock_of, fleet_grid, run, strategy_of
-from semicyclic.experiments.federated.fleet import Settings, make
+from semicyclic.experiments.federated.fleet import FleetSettings, make_fleet
 logging.getLogger("flwr").setLevel(logging.ERROR)
-world = make(Settings(devices={DEVICES}, per_round={PER_ROUND}, invited={PER_ROUND}, local_steps=1))
+settings = FleetSettings(devices={DEVICES}, per_round={PER_ROUND}, invited={PER_ROUND}, local_steps=1)
+world = make_fleet(settings)
 clock = clock_of(world)
 run(strategy_of(world, clock=clock, evaluators=0), fleet_grid(world, clock), world, 5)
 best = 0.0
@@ -84,14 +85,14 @@ for _ in range(3):
     begin = time.perf_counter()
     run(strategy_of(world, clock=clock, evaluators=0), fleet_grid(world, clock), world, {ROUNDS})
     best = max(best, {ROUNDS} / (time.perf_counter() - begin))
-# Not by getrusage, which would tell the peak of the process that has started this one.
+# getrusage would include the peak of the parent process.
 peak = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
 print(best, int(peak.split()[1]) / 1e6)
 """
 
 
 def fed_scale() -> list[Figure]:
-    """Rounds a second and memory of 10,000 devices in one process, 20 a round, a linear model."""
+    """Rounds per second and peak memory for 10,000 devices in one process, 20 per round, linear model."""
     done = subprocess.run([sys.executable, "-c", FLEET], capture_output=True, text=True, check=True)
     rounds, gigabytes = map(float, done.stdout.split())
     note("seconds a round", 1 / rounds)
@@ -111,7 +112,7 @@ from semicyclic.adapters.flower import Chains, InProcessGrid, PluralisticStrateg
 logging.getLogger("flwr").setLevel(logging.ERROR)
 size, chains, tail = int(sys.argv[1]), Chains[sys.argv[2]], int(sys.argv[3])
 precision, folder = sys.argv[4:6]
-found = []
+traced = []
 tracemalloc.start()
 for blocks in (2, 10):
     clock = RoundClock(datetime(2024, 1, 1, tzinfo=UTC), timedelta(days=1) / blocks)
@@ -120,25 +121,25 @@ for blocks in (2, 10):
         inner, Schedule.daily(blocks), clock, chains=chains, tail=tail,
         storage=Storage(precision, folder or None), evaluators=1 if chains is Chains.SPLIT else 0)
     arrays = ArrayRecord({"w": Array(np.ones(size, np.float32))})
-    # Four visits to every block, so that all that is kept for a block is there.
+    # Four visits to every block, so that the state of each block is complete.
     strategy.start(InProcessGrid(_client(evaluates=True), 4), arrays, 4 * blocks + 1)
     gc.collect()
-    found.append(tracemalloc.get_traced_memory()[0])
+    traced.append(tracemalloc.get_traced_memory()[0])
     del strategy, arrays
     gc.collect()
-    found[-1] -= tracemalloc.get_traced_memory()[0]
-print((found[1] - found[0]) / 8 / (4 * size))
+    traced[-1] -= tracemalloc.get_traced_memory()[0]
+print((traced[1] - traced[0]) / 8 / (4 * size))
 """
 
 
 def fed_memory() -> list[Figure]:
-    """Memory for each further block, in models of single precision, against what the docs say."""
+    """Memory per additional block, in models of single precision, against the documented formula."""
     from semicyclic.adapters.flower import Chains
     from semicyclic.adapters.flower.server_state import models_per_block
 
     figures = []
     with tempfile.TemporaryDirectory() as folder:
-        for chains, tail, precision, place in (
+        for chains, tail, precision, storage in (
             ("SHARED", 2, "full", ""),
             ("SHARED", 0, "full", ""),
             ("SHARED", 2, "half", ""),
@@ -147,12 +148,12 @@ def fed_memory() -> list[Figure]:
             ("SPLIT", 2, "full", ""),
             ("SPLIT", 1, "half", ""),
         ):
-            command = [sys.executable, "-c", MEMORY, str(1_000_000), chains, str(tail), precision, place]
+            command = [sys.executable, "-c", MEMORY, str(1_000_000), chains, str(tail), precision, storage]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             measured = float(done.stdout)
-            said = models_per_block(Chains[chains], tail, half=precision == "half", on_disk=bool(place))
-            name = f"{chains.lower()}, tail={tail}, {precision}{', on disk' if place else ''}"
+            expected = models_per_block(Chains[chains], tail, half=precision == "half", on_disk=bool(storage))
+            name = f"{chains.lower()}, tail={tail}, {precision}{', on disk' if storage else ''}"
             note(name, measured)
             figures.append(no_goal(f"{name}: models a block", measured))
-            figures.append(at_most(f"{name}: off the formula", abs(measured / said - 1.0), 0.05))
+            figures.append(at_most(f"{name}: off the formula", abs(measured / expected - 1.0), 0.05))
     return figures

@@ -1,4 +1,4 @@
-"""The paper's experiment: reading its data, running its protocol, and the whole command."""
+"""Benchmarks of the paper's experiment: reading its data, running its protocol, and the command."""
 
 import csv
 import json
@@ -28,8 +28,8 @@ from semicyclic.method.sparse import SparseRows
 ROWS = 200_000
 
 
-def _squeezed(text: str) -> str:
-    """Runs of three and more cut to two, a character at a time."""
+def _squeeze(text: str) -> str:
+    """Shorten runs of three or more equal characters to two."""
     out, before, repeats = "", "", 0
     for sign in text:
         repeats = repeats + 1 if sign == before else 0
@@ -39,13 +39,13 @@ def _squeezed(text: str) -> str:
     return out
 
 
-def _by_hand(path: Path) -> list[tuple[bool, int, list[int]]]:
-    """As one would in plain Python: csv, re.findall, a dict, and lists of word numbers."""
+def _read_in_plain_python(path: Path) -> list[tuple[bool, int, list[int]]]:
+    """Read the rows with csv, re.findall and dicts: label, hour and word numbers of each."""
     rows: list[tuple[bool, str, str]] = []
     counts: dict[str, int] = {}
     with path.open(encoding="latin-1", newline="") as file:
         for target, _, when, _, _, text in csv.reader(file):
-            text = _squeezed(text.replace("http://", "URI ").replace("https://", "URI "))
+            text = _squeeze(text.replace("http://", "URI ").replace("https://", "URI "))
             rows.append((target == "4", when, text))
             for word in re.findall(r"[\w']+|[.,!?;]", text):
                 counts[word] = counts.get(word, 0) + 1
@@ -59,22 +59,25 @@ def _by_hand(path: Path) -> list[tuple[bool, int, list[int]]]:
 
 
 def ingest() -> list[Figure]:
-    """200,000 rows from a file to bags of words, against plain Python."""
+    """Reading 200,000 rows from a file into bags of words, against plain Python."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
         path.write_bytes(b"".join(part.tobytes() for part in synthetic_tweets.make(ROWS)))
-        found, expected = sentiment140.read_file(path), _by_hand(path)
-        assert [int(words) for words in np.diff(found.start)] == [len(set(words)) for _, _, words in expected]
-        assert found.positive.tolist() == [positive for positive, _, _ in expected]
-        taken = best_of(3, ours=lambda: sentiment140.read_file(path), python=Peer(lambda: _by_hand(path)))
+        tweets, expected = sentiment140.read_file(path), _read_in_plain_python(path)
+        assert [int(words) for words in np.diff(tweets.start)] == [
+            len(set(words)) for _, _, words in expected
+        ]
+        assert tweets.positive.tolist() == [positive for positive, _, _ in expected]
+        seconds = best_of(
+            3, ours=lambda: sentiment140.read_file(path), python=Peer(lambda: _read_in_plain_python(path))
+        )
     return [
-        at_least("plain Python / ingest", taken["python"] / taken["ours"], 15.0),
-        no_goal("ingest, thousand rows a second", ROWS / taken["ours"] / 1000),
+        at_least("plain Python / ingest", seconds["python"] / seconds["ours"], 15.0),
+        no_goal("ingest, thousand rows a second", ROWS / seconds["ours"] / 1000),
     ]
 
 
-# The kernel's own high-water mark of this program: getrusage would count the memory of the process that
-# started it.
+# Reads VmHWM, the peak resident set size of the process: getrusage would include the parent's memory.
 READ = """
 import sys
 from pathlib import Path
@@ -86,7 +89,7 @@ print(rows, status[status.index("VmHWM:") + 1])
 
 
 def ingest_memory() -> list[Figure]:
-    """The peak memory of a process that reads 1.6 million rows, Python and Numba included."""
+    """Peak memory of a process that reads 1.6 million rows, including Python and Numba."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
         with path.open("wb") as file:
@@ -111,52 +114,55 @@ class _Once:
         self.batches = {"train": 0, "test": 0}
 
     def __call__(self) -> dict[str, float]:
-        """Split, skew, order, train and test, with all 60 x 6 evaluations."""
+        """Split, skew, order, train and test, with all 60 x 6 evaluations; return the final accuracies."""
         how, rng = self.how, np.random.default_rng(0)
         labels = self.rows.labels
         assert labels is not None
         parts = protocol.split(len(self.rows), rng)
         kept = protocol.apply_skew(how, parts.train, labels, self.block, rng)
         order = protocol.cyclic(how, kept, self.block, len(parts.train), rng)
-        tested, where = protocol.tests(
+        tested, tested_block = protocol.tests(
             how, protocol.apply_skew(how, parts.test, labels, self.block, rng), self.block
         )
-        test = self.rows[tested].with_blocks(where)
+        test = self.rows[tested].with_blocks(tested_block)
         with ThreadPoolExecutor(2) as pool:
             cyclic = pool.submit(self._cyclic, order, test)
             ideal = pool.submit(self._ideal, protocol.shuffle_visits(order, rng), test)
             return {**cyclic.result(), **ideal.result()}
 
     def _cyclic(self, order: RowOrder, test: Rows) -> dict[str, float]:
-        packed = self._packed(order)
+        packed = self._pack(order)
         single = train.pluralistic(packed, step_size=PAPER.single)
-        own = train.separate(packed, step_size=PAPER.separate)
-        table, separate = self._tested(single, test), self._tested(own, test)
+        separate = train.separate(packed, step_size=PAPER.separate)
+        single_table, separate_table = self._accuracy(single, test), self._accuracy(separate, test)
         steps = int(packed.steps.sum())
         self.batches = {"train": 3 * steps, "test": 3 * 60 * -(-len(test) // self.how.batch_size)}
         return {
-            "consensus": float(table[-1].mean()),
-            "pluralistic": float(np.diagonal(table[-1]).mean()),
-            "per_component": float(np.diagonal(separate[-1]).mean()),
+            "consensus": float(single_table[-1].mean()),
+            "pluralistic": float(np.diagonal(single_table[-1]).mean()),
+            "per_component": float(np.diagonal(separate_table[-1]).mean()),
         }
 
     def _ideal(self, order: RowOrder, test: Rows) -> dict[str, float]:
-        run = train.pluralistic(self._packed(order), step_size=PAPER.single)
-        return {"iid": float(self._tested(run, test)[-1].mean())}
+        run = train.pluralistic(self._pack(order), step_size=PAPER.single)
+        return {"iid": float(self._accuracy(run, test)[-1].mean())}
 
-    def _packed(self, order: RowOrder) -> Any:
+    def _pack(self, order: RowOrder) -> Any:
         size = self.how.batch_size
         return pack(self.rows, self.how.blocks, loss=logistic, batch_size=size, classes=CLASSES, order=order)
 
-    def _tested(self, run: Any, test: Rows) -> Any:
-        """[10, 6, 6] accuracy after every block of every day on every block."""
+    def _accuracy(self, run: Any, test: Rows) -> Any:
+        """[10, 6, 6] accuracy on every block after every block of every day."""
         weights = np.concatenate([run.last(through=day).weights for day in range(10)])
-        found = by_block(weights, test, 6, loss=logistic, classes=CLASSES, metric=metrics.accuracy)
-        return found.reshape(10, 6, 6)
+        cells = by_block(weights, test, 6, loss=logistic, classes=CLASSES, metric=metrics.accuracy)
+        return cells.reshape(10, 6, 6)
 
 
-def _a_batch(lists: list[list[int]], labels: Any, w: Any, *, learns: bool) -> int:
-    """A minibatch as the authors' script has it: a dense bag built row by row, two columns."""
+def _run_minibatch(lists: list[list[int]], labels: Any, w: Any, *, learns: bool) -> int:
+    """Process a minibatch like the authors' script: dense bags of words, built row by row, and softmax.
+
+    Trains `w` in place if `learns`; otherwise returns the number of correct predictions.
+    """
     bags = np.zeros((len(lists), 1024))
     for i, words in enumerate(lists):
         for word in words:
@@ -173,7 +179,7 @@ def _a_batch(lists: list[list[int]], labels: Any, w: Any, *, learns: bool) -> in
 
 
 def protocol_once() -> list[Figure]:
-    """One repetition at full size against the authors' loop, of which 300 minibatches are timed."""
+    """One repetition at full size, against the authors' loop, extrapolated from 300 minibatches."""
     data = sentiment140.read(synthetic_tweets.make())
     once = _Once(data)
     rng = np.random.default_rng(0)
@@ -187,23 +193,23 @@ def protocol_once() -> list[Figure]:
 
     def loop(*, learns: bool) -> None:
         for k in range(0, len(words), 128):
-            _a_batch(words[k : k + 128], labels[k : k + 128], w, learns=learns)
+            _run_minibatch(words[k : k + 128], labels[k : k + 128], w, learns=learns)
 
-    taken = best_of(
+    seconds = best_of(
         5, ours=once, train=Peer(lambda: loop(learns=True)), test=Peer(lambda: loop(learns=False))
     )
-    whole = sum(taken[name] / 300 * once.batches[name] for name in ("train", "test"))
+    authors_seconds = sum(seconds[name] / 300 * once.batches[name] for name in ("train", "test"))
     scores = once()
     assert scores["pluralistic"] > scores["iid"] > scores["consensus"]
     return [
-        at_least("the authors' loop in NumPy / ours", whole / taken["ours"], 300.0),
-        no_goal("the authors' loop, seconds (extrapolated)", whole),
-        no_goal("ours, seconds", taken["ours"]),
+        at_least("the authors' loop in NumPy / ours", authors_seconds / seconds["ours"], 300.0),
+        no_goal("the authors' loop, seconds (extrapolated)", authors_seconds),
+        no_goal("ours, seconds", seconds["ours"]),
     ]
 
 
 def reproduce() -> list[Figure]:
-    """The whole command at full size: making the stand-in, ten repetitions, figures and report."""
+    """The complete command at full size: generating the stand-in data, ten repetitions, figures, report."""
     with tempfile.TemporaryDirectory() as folder:
         seconds = []
         for number in range(2):  # the first may still compile
@@ -212,9 +218,9 @@ def reproduce() -> list[Figure]:
             command = [sys.executable, "-m", "semicyclic.cli.main", "reproduce", "--out", str(out)]
             subprocess.run(command, capture_output=True, check=True)
             seconds.append(time.perf_counter() - started)
-        told = json.loads((out / "results.json").read_text())["seconds"]
+        timings = json.loads((out / "results.json").read_text())["seconds"]
     return [
         at_most("the whole command, seconds", note("command", seconds[-1]), 45.0),
         no_goal("the first time, seconds", seconds[0]),
-        no_goal("making and reading the stand-in, seconds", told["ingest"]),
+        no_goal("making and reading the stand-in, seconds", timings["ingest"]),
     ]

@@ -1,17 +1,17 @@
-"""Interleaved timing: machines are shared and noisy, so only ratios within one run count."""
+"""Interleaved timing: machines are shared and noisy, so only ratios within one run are meaningful."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-# The costs of our own jobs in this process, by name: seconds, or gigabytes. `--compare` reads them.
+# Costs of our jobs in this process by name, in seconds or gigabytes; `--compare` reads them.
 COSTS: dict[str, float] = {}
 
 
 @dataclass
 class Peers:
-    """Whether the jobs we are compared with run at all; `--compare` leaves them out."""
+    """Switch for peer jobs: `run` is false under `--ours` and `--compare`, which skip them."""
 
     run: bool = True
 
@@ -21,14 +21,14 @@ PEERS = Peers()
 
 @dataclass(frozen=True)
 class Peer:
-    """A job that is not ours: what a benchmark compares with."""
+    """A job of another library, to compare with."""
 
     job: Callable[[], object]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure and its goal: at least or at most so much; or none, beside the others."""
+    """One measured figure and its goal, a lower or an upper bound; a NaN goal means no goal."""
 
     name: str
     value: float
@@ -37,18 +37,21 @@ class Figure:
 
     @property
     def passed(self) -> bool:
+        """True if the value meets the goal."""
         return self.value >= self.goal if self.at_least else self.value <= self.goal
 
     @property
     def distance(self) -> float:
-        """How far on the wrong side of the goal, as a factor; below 1 on the right side."""
+        """Ratio of value and goal, above 1 if the goal is missed."""
         return self.goal / self.value if self.at_least else self.value / self.goal
 
     @property
     def has_goal(self) -> bool:
+        """True unless the goal is NaN."""
         return self.goal == self.goal
 
     def row(self) -> dict[str, Any]:
+        """Entry for results.json."""
         if not self.has_goal:
             return {"name": self.name, "value": round(self.value, 4), "goal": None, "pass": None}
         sense = "at least" if self.at_least else "at most"
@@ -61,37 +64,39 @@ class Figure:
 
 
 def at_least(name: str, value: float, goal: float) -> Figure:
+    """Figure whose goal is a lower bound."""
     return Figure(name, value, goal, at_least=True)
 
 
 def at_most(name: str, value: float, goal: float) -> Figure:
+    """Figure whose goal is an upper bound."""
     return Figure(name, value, goal, at_least=False)
 
 
 def no_goal(name: str, value: float) -> Figure:
-    """A figure without a goal, told beside those that have one."""
+    """Figure without a goal, reported in addition to those with one."""
     return Figure(name, value, float("nan"), at_least=False)
 
 
 def timed(name: str, job: Callable[[], object], *, repeats: int = 1) -> float:
-    """The shortest time of one of our jobs, noted as its cost."""
+    """Return the shortest time of one of our jobs, in seconds, and record it as a cost."""
     seconds = min(_seconds(job) for _ in range(repeats))
     return note(name, min(seconds, COSTS.get(name, float("inf"))))
 
 
 def peer_timed(job: Callable[[], object]) -> float:
-    """The time of a job that is not ours; NaN where peers are left out."""
+    """Return the time of a peer's job, in seconds; NaN if peers are skipped."""
     return _seconds(job) if PEERS.run else float("nan")
 
 
 def note(name: str, cost: float) -> float:
-    """Note the cost of one of our jobs, in seconds or gigabytes."""
+    """Record and return the cost of one of our jobs, in seconds or gigabytes."""
     COSTS[name] = cost
     return cost
 
 
 def best_of(repeats: int, /, **jobs: Callable[[], object] | Peer) -> dict[str, float]:
-    """The shortest time of each job, the jobs taking turns; each ran once before."""
+    """Return the shortest time of each job, in seconds; jobs run in turns, after one warm-up run each."""
     calls = {name: job.job if isinstance(job, Peer) else job for name, job in jobs.items()}
     best = dict.fromkeys(jobs, float("nan"))
     chosen = [name for name, job in jobs.items() if PEERS.run or not isinstance(job, Peer)]
@@ -108,6 +113,7 @@ def best_of(repeats: int, /, **jobs: Callable[[], object] | Peer) -> dict[str, f
 
 
 def _seconds(job: Callable[[], object]) -> float:
+    """Time one run of a job."""
     start = time.perf_counter()
     job()
     return time.perf_counter() - start

@@ -1,7 +1,7 @@
-"""Day and night: a small network with batch normalisation, on Flower, with PyTorch clients in this process.
+"""Day and night: a small PyTorch network with batch normalization, trained with Flower in one process.
 
-Sixty clients: half of them are there by day, half by night, and their labels follow different rules. One
-model for all hours cannot be right; the current model of Federated Averaging is that of the last few hours.
+Of sixty clients, half are available by day and half by night, and their labels follow different rules. One
+model for all hours cannot fit both; the current model of Federated Averaging fits only the last few hours.
 Run it with `python examples/flower_torch.py`; it needs `pip install 'semicyclic[flower]' torch`.
 """
 
@@ -29,7 +29,7 @@ def network() -> nn.Module:
 
 
 def rows(seed: int, count: int, sign: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Label 1 where x0 x1 + s (.8 x2 + .5) + noise is positive: s = 1 by day, -1 by night."""
+    """Draw rows with label 1 where x0 x1 + s (.8 x2 + .5) + noise > 0; s is 1 by day, -1 by night."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(count, FEATURES))
     score = x[:, 0] * x[:, 1] + sign * (0.8 * x[:, 2] + 0.5) + 0.3 * rng.normal(size=count)
@@ -37,6 +37,7 @@ def rows(seed: int, count: int, sign: float) -> tuple[torch.Tensor, torch.Tensor
 
 
 def side(client: int) -> float:
+    """Sign of a client: 1 if it is available by day, -1 by night."""
     return 1.0 if client < CLIENTS // 2 else -1.0
 
 
@@ -50,12 +51,12 @@ def train(message: Message, context: Context) -> Message:
     model = network()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    order = torch.Generator().manual_seed(1000 * client + message.content["config"]["server-round"])
+    generator = torch.Generator().manual_seed(1000 * client + message.content["config"]["server-round"])
     model.train()
     for _ in range(10):
-        some = torch.randint(len(y), (16,), generator=order)
+        batch = torch.randint(len(y), (16,), generator=generator)
         optimizer.zero_grad()
-        nn.functional.cross_entropy(model(x[some]), y[some]).backward()
+        nn.functional.cross_entropy(model(x[batch]), y[batch]).backward()
         optimizer.step()
     metrics = MetricRecord({"num-examples": len(y)})
     arrays = ArrayRecord(model.state_dict())
@@ -64,7 +65,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """On rows that the client does not train on: this is how the model of each block is chosen."""
+    """Return the loss on rows not used for training; the server chooses the model of each block by it."""
     client = context.node_config["partition-id"]
     x, y = rows(10_000 + client, 30, side(client))
     model = network()
@@ -89,7 +90,7 @@ def main() -> None:
     clock = RoundClock(datetime(2026, 1, 1, 6, tzinfo=UTC), every=timedelta(hours=1))
 
     def online(time: datetime) -> range:
-        """Who is there: clients 0 to 29 by day, the others by night."""
+        """Clients that are online: 0 to 29 by day, the others by night."""
         return range(CLIENTS // 2) if 6 <= time.hour < 18 else range(CLIENTS // 2, CLIENTS)
 
     strategy = PluralisticStrategy(

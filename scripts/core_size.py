@@ -1,10 +1,10 @@
-"""How much code `train.pluralistic(...).mean()` imports and runs; and the size of source and tests.
+"""Count the code that `train.pluralistic(...).mean()` imports and runs, and the lines of source and tests.
 
     python scripts/core_size.py [ROOT]
 
-ROOT is a checkout, this one unless given. Imported are the modules of the method that are loaded, without
-those that the package's root loads for other names. A module counts as run if one of its functions was
-called from Python or compiled; its lines are all lines of its file.
+ROOT is a checkout, by default this one. The imported modules are those that the method loads, without
+modules that the package's root loads for other names. A module counts as run if one of its functions was
+called from Python or compiled; all lines of its file are counted.
 """
 
 import json
@@ -19,11 +19,11 @@ import json, sys, types
 
 called = set()
 
-def note(frame, event, arg):
+def record_call(frame, event, arg):
     if event == "call" and frame.f_code.co_name != "<module>":
         called.add(frame.f_code.co_filename)
 
-# An empty root in the place of the package's own.
+# Replace the package root with an empty module.
 root = types.ModuleType("semicyclic")
 root.__path__ = [sys.argv[1]]
 sys.modules["semicyclic"] = root
@@ -31,7 +31,7 @@ import numpy as np
 from semicyclic.method import train
 from semicyclic.method.rows import Rows
 
-sys.setprofile(note)
+sys.setprofile(record_call)
 rows = Rows(np.eye(4), [0, 1, 0, 1], block=[0, 0, 1, 1])
 train.pluralistic(rows, 2, batch_size=1).mean()
 sys.setprofile(None)
@@ -48,13 +48,15 @@ print(json.dumps({"imported": sorted(files), "run": sorted(files & called)}))
 
 
 def lines(paths: list[Path]) -> int:
+    """Total number of lines."""
     return sum(len(path.read_text().splitlines()) for path in paths)
 
 
 def main(root: Path) -> None:
+    """Run the probe and print all counts."""
     source = root / "src"
     command = [sys.executable, "-c", PROBE, str(source / "semicyclic")]
-    # Without compiled code from earlier runs, or it would not be seen which functions are compiled.
+    # Use an empty Numba cache: functions loaded from a cache would not count as compiled.
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "PYTHONPATH": str(source), "NUMBA_CACHE_DIR": cache}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -15,7 +15,7 @@ MOST = 400 * 366 * 86_400
 
 
 def parse_duration(option: str, text: str) -> int:
-    """Microseconds in 10min, 1.5h, 1h30min or 0."""
+    """Parse a duration, such as 10min, 1.5h, 1h30min or 0, to microseconds."""
     plain = text.strip().lower().replace(" ", "")
     if plain in ("0", ""):
         return 0
@@ -33,7 +33,7 @@ def parse_duration(option: str, text: str) -> int:
 
 
 def parse_size(option: str, text: str) -> int:
-    """Bytes in 1GB, 512MB or a number."""
+    """Parse a size, such as 1GB, 512MB or a number, to bytes."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", text.strip().lower())
     if not found or found[2] not in BYTES:
         raise ValueError(f"{option} {text}: write a size, such as 1GB or 512MB")
@@ -41,7 +41,7 @@ def parse_size(option: str, text: str) -> int:
 
 
 def parse_schedule(option: str, text: str, zone: str) -> Schedule:
-    """daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00, every:90min:3."""
+    """Parse daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00 or every:90min:3."""
     kind, _, rest = text.partition(":")
     try:
         if kind in ("daily", "weekly"):
@@ -57,7 +57,7 @@ def parse_schedule(option: str, text: str, zone: str) -> Schedule:
 
 
 def _blocks(text: str) -> dict[str, Any]:
-    """So many equal blocks, or the starts of blocks."""
+    """Parse a number of equal blocks, or the starts of blocks."""
     if text.isdecimal():
         return {"blocks": int(text)}
     starts = [each.strip() for each in text.split(",") if each.strip()]

@@ -12,7 +12,7 @@ import semicyclic as sc
 from semicyclic.auto import portfolio as portfolio_
 from semicyclic.auto.buffer import targets
 from semicyclic.auto.calendar import calendar_of
-from semicyclic.auto.candidates import KINDS, LANES, RATES, SHARES, form_of
+from semicyclic.auto.candidates import ADAGRAD_RATES, LANES, READ_OUT_NAMES, STEP_SHARES, form_of
 from semicyclic.auto.column_map import ColumnMap
 from semicyclic.auto.export import model_weights, weights_of
 from semicyclic.auto.kernels.mixing import fade_and_add
@@ -90,14 +90,18 @@ def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
             energy = float((each.basis.coefficient[0] ** 2).sum())
             for lane in range(LANES):
                 # All rows have length one, and the intercept: 2 in all.
-                step = constant(SHARES[lane] / (2 * energy)) if lane < 4 else adagrad(RATES[lane - 4])
+                step = (
+                    constant(STEP_SHARES[lane] / (2 * energy))
+                    if lane < 4
+                    else adagrad(ADAGRAD_RATES[lane - 4])
+                )
                 run = train.chain(data, calendar.size, each.basis, loss=loss, step_size=step, batch_size=1)
                 alone = run.progressive_visits().loss
                 own = value_of(loss, scores[:, number], rows.labels)
                 mean = np.array([own[low:high].mean() for low, high in pairwise(starts)])
                 assert np.allclose(mean, alone, rtol=2e-3, atol=2e-4), (each.name, lane)
                 number += 1
-        number += LANES * len(KINDS) * len(part.form.readings)
+        number += LANES * len(READ_OUT_NAMES) * len(part.form.readings)
 
 
 def with_marks(rows: Rows, calendar: Any) -> Rows:
@@ -123,7 +127,7 @@ def test_a_read_out_scores_what_that_of_its_chain_does() -> None:
     cycle, block = schedule.place(rows.when)
     names = list(portfolio.names)
     placed = rows.with_blocks(block, cycle)
-    step = adagrad(RATES[1])
+    step = adagrad(ADAGRAD_RATES[1])
     for chain, basis in (("single", "pluralistic"), ("separate", "separate"), ("residual", "residual")):
         run = getattr(train, basis)(placed, 4, step_size=step, batch_size=1)
         for day in range(3, 12):
@@ -139,14 +143,14 @@ def test_a_read_out_scores_what_that_of_its_chain_does() -> None:
             }
             today = np.flatnonzero(cycle == cycle.min() + day)
             for name, model in models.items():
-                own = scores[today, names.index(f"{chain}, adaptive {RATES[1]:g}, {name}")]
+                own = scores[today, names.index(f"{chain}, adaptive {ADAGRAD_RATES[1]:g}, {name}")]
                 alone = model.score(placed[today], block=block[today])
                 assert np.allclose(own, alone, atol=2e-4), (chain, name, day)
     one = train.pluralistic(placed, 4, step_size=step, batch_size=1)
     # One model for all is brought up to date by every visit, so it is compared where a cycle begins.
     for day in range(3, 12):
         first = np.flatnonzero(cycle == cycle.min() + day)[:1]
-        own = scores[first, names.index(f"single, one model, adaptive {RATES[1]:g}, mean")]
+        own = scores[first, names.index(f"single, one model, adaptive {ADAGRAD_RATES[1]:g}, mean")]
         alone = one.consensus(through=int(cycle.min()) + day - 1).score(placed[first], block=block[first])
         assert np.allclose(own, alone, atol=2e-4)
 
@@ -207,7 +211,7 @@ def test_however_rows_are_cut_they_are_met_alike(seed: int, sizes: list[int], de
 
 def test_asked_seldom_it_is_cut_alike_and_chooses_about_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a long stream only some rows are asked, each standing for several; all are learnt from."""
-    monkeypatch.setattr(portfolio_, "SELDOM", (400, 1000))
+    monkeypatch.setattr(portfolio_, "SUBSAMPLING_ROWS", (400, 1000))
     stream = regimes.stream("opposite", 1, rows=6000, days=30)
     rows, schedule = stream.rows, Schedule.daily(2)
     whole, answers = run_through(rows, schedule, losses.logistic, brief=True)
@@ -337,12 +341,12 @@ def test_a_label_changes_no_answer_before_it_is_known(schedule: Schedule, kind: 
     portfolio, before = run_through(Rows(X, label, when=when / 1e6), schedule, loss, delay=delay)
     cycle, cell = schedule.place(when).cycle, portfolio.form.calendar.place(when)
     fresh = Portfolio(portfolio.form, loss, 2, delay=delay)
-    dawn = fresh.dawns(when, cycle, cell, schedule.zone)
+    frozen_at = fresh.freeze_times(when, cycle, cell, schedule.zone)
     for row in rng.integers(0, count, 12):
         other = label.copy()
         other[row] = 30.0 if kind == "number" else (not other[row] if kind == "two" else (other[row] + 1) % 3)
         _, after = run_through(Rows(X, other, when=when / 1e6), schedule, loss, delay=delay)
-        for name, clock in (("progressive", when), ("forward", dawn)):
+        for name, clock in (("progressive", when), ("forward", frozen_at)):
             for answers in (name, f"{name}_auto"):
                 changed = (joined(before, answers) != joined(after, answers)).reshape(count, -1).any(axis=1)
                 assert (clock[changed] > when[row] + delay).all(), (name, answers)

@@ -11,7 +11,7 @@ import pytest
 
 import semicyclic as sc
 from semicyclic.cli import main
-from semicyclic.reports.lower_bounds import stands
+from semicyclic.reports.lower_bounds import check_claims
 
 COMMAND = [sys.executable, "-m", "semicyclic.cli.main"]
 
@@ -246,11 +246,11 @@ def test_hard_shows_the_bound_that_one_model_cannot_pass(
     page = (tmp_path / "report.html").read_text()
     assert "stays above the bound as n grows" in page
     assert "Shuffled data do not know the bound" in page
-    said = stands(results)
+    said = check_claims(results)
     assert said == {"above": True, "below": True}
     results["smooth_against_steps"]["excess"]["Adam"][0] = 0.0
     results["smooth_against_steps"]["excess"]["i.i.d. average"][-1] = 1.0
-    assert stands(results) == {"above": False, "below": False}
+    assert check_claims(results) == {"above": False, "below": False}
     assert page.count("<svg") == 6
     for name in ("lipschitz-steps", "lipschitz-cycles", "smooth-steps", "smooth-cycles", "phi", "section4"):
         assert (tmp_path / f"{name}.svg").exists()

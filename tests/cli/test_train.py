@@ -202,7 +202,7 @@ def test_progress_is_shown_on_a_terminal(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
-    monkeypatch.setattr("semicyclic.training.train_files.SELDOM", 0.0)
+    monkeypatch.setattr("semicyclic.training.train_files.PROGRESS_SECONDS", 0.0)
     assert here("train", str(trained / "rows.csv"), *TRAIN, "--out", str(tmp_path / "out")) == 0
     shown = capsys.readouterr().err
     assert "rows" in shown

@@ -77,8 +77,8 @@ def test_what_is_not_the_archive_is_refused_and_leaves_nothing(server: str, tmp_
         "sent other bytes than expected": other,
         "sends more than the 10 bytes expected": other._replace(size=10),
         "bytes: try again": archive(f"{server}/short.zip", whole),
-        "answers 404": archive(f"{server}/none.zip", whole),
-        "is not the archive expected": archive(f"{server}/text.zip", b"x" * 100),
+        "returned 404": archive(f"{server}/none.zip", whole),
+        "is not the expected archive": archive(f"{server}/text.zip", b"x" * 100),
         "There is no item named": archive(f"{server}/whole.zip", whole, "absent.csv"),
         "cannot be fetched": archive("http://127.0.0.1:9/whole.zip", whole),
     }

@@ -217,13 +217,13 @@ def test_the_stand_in_is_a_file_like_the_original() -> None:
     days = [row[2][4:10] for row in rows]
     assert days[0] == "Apr 04"
     assert days[-1] == "Jun 22"
-    with pytest.raises(ValueError, match="a stand-in of 7 rows: give an even number"):
+    with pytest.raises(ValueError, match="rows=7: give an even number"):
         next(synthetic_tweets.make(7))
 
 
 def test_the_stand_in_does_not_depend_on_how_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
-    monkeypatch.setattr(synthetic_tweets, "PART", 700)
+    monkeypatch.setattr(synthetic_tweets, "PART_ROWS", 700)
     assert whole == b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
 
 

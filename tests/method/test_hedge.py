@@ -577,7 +577,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
             train.hedged(ROWS, 3, hedge=sc.Prod(bound=1.0), batch_size=1),
             sc.Rows([[1.0, 0.0]], [1], block=[2]),
         ),
-        r"Prod was not told of steps in block 2, which has some.*Prod\(steps=",
+        r"Prod has no number of steps for block 2, which has some.*Prod\(steps=",
     ),
     "one generator": (
         lambda: train.hedged(ROWS, 2, hedge=sc.AdaHedge(coin=RNG), reservoir=RNG),

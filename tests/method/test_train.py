@@ -250,7 +250,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "target stream": (
         lambda: train.pluralistic([ROWS], 2, objective_shares=[0.5, 0.5]),
-        "a stream does not tell",
+        "unknown for a stream",
     ),
     "basis blocks": (lambda: train.chain(ROWS, 2, basis.single(3)), "the basis has 3 blocks, the schedule 2"),
     "grouping": (lambda: basis.residual(3, [0, 1]), "give each of the 3 blocks a group"),
@@ -304,7 +304,7 @@ def test_a_run_that_was_left_open_goes_on_as_if_all_rows_had_come_at_once() -> N
 
 def test_a_view_of_a_run_cannot_go_on() -> None:
     run = train.pluralistic(ROWS, 2, batch_size=1)
-    with pytest.raises(ValueError, match="go on with the run itself"):
+    with pytest.raises(ValueError, match="extend the run itself"):
         train.extend(run.coarser(1, groups=[0, 0]), ROWS)
 
 

@@ -428,7 +428,7 @@ def test_damage_elsewhere_does_not_keep_a_block_from_being_loaded(whole: Path) -
 def crafted(path: Path, change: Callable[[dict[str, Any], dict[str, Array], dict[str, Any]], None]) -> Path:
     """A file whose digests are right and whose contents are not."""
     frames = frames_of(walked(3, 4, 1, 30, 5))
-    tensors = {name: np.ascontiguousarray(getattr(frames, name)) for name in model_file.NAMES}
+    tensors = {name: np.ascontiguousarray(getattr(frames, name)) for name in model_file.TENSOR_NAMES}
     head: dict[str, Any] = {"version": model_file.VERSION}
     about = model_file._describe(model_of(frames.table()), frames, tensors)
     change(about, tensors, head)
@@ -463,8 +463,8 @@ CRAFTED: dict[str, tuple[Change, str]] = {
     "classes": (lambda a, t, h: a.update(classes=[1, 2, 3]), "3 classes do not go with loss logistic"),
     "fallback": (lambda a, t, h: a.update(fallback=[4]), "names blocks that it does not have"),
     "tensors": (lambda a, t, h: t.pop("dense"), "it should hold kind, first"),
-    "more tensors": (lambda a, t, h: t.update(code=np.ones(3)), "and holds code, column"),
-    "no groups": (lambda a, t, h: a.update(groups=[]), "not one for each key frame"),
+    "more tensors": (lambda a, t, h: t.update(code=np.ones(3)), "but holds code, column"),
+    "no groups": (lambda a, t, h: a.update(groups=[]), "one digest for each key frame"),
     "text classes": (lambda a, t, h: a.update(classes="ab"), "not a list of texts or numbers"),
     "odd classes": (lambda a, t, h: a.update(classes=[["x"], {"y": 1}]), "not a list of texts or numbers"),
     "twin classes": (lambda a, t, h: a.update(classes=["x", "x"]), "do not go with loss"),
@@ -526,7 +526,7 @@ def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path, whole: Path) 
         sc.load(tmp_path / "none.safetensors")
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         sc.load(tmp_path)
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         sc.save(model_of(np.ones((1, 1, 2))), tmp_path / "none" / "model.safetensors")
     with pytest.raises(IndexError, match="block 12: the model has blocks 0 to 11"):
         sc.load(whole, block=12)

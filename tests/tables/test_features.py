@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from semicyclic.tables.arrow import booleans, numbers, texts
 from semicyclic.tables.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, ColumnRequest, Schema, infer_schema
-from semicyclic.tables.features import FURTHEST, FeatureNames, Features, learn_scales, scale_of
+from semicyclic.tables.features import MAX_DEVIATIONS, FeatureNames, Features, learn_scales, scale_of
 from semicyclic.tables.kernels import hashing
 from semicyclic.tables.kernels.timestamps import BAD, NAIVE, NONE, ZONED, moments
 from semicyclic.tables.timestamps import TimeColumn, infer_time_column
@@ -80,8 +80,8 @@ def test_numbers_are_scaled_binned_and_cut_off() -> None:
         ["x", "x~0"], ["x", "x~0"], ["x", "x~1"], ["x", "x~3"], ["x", "x~3"], ["x", "x~0"], ["x?"],
     ]  # fmt: skip
     assert np.isclose(rows[0]["x"], (1 - 50.5) / np.std(np.arange(1.0, 101.0)))
-    assert rows[4]["x"] == FURTHEST
-    assert rows[5]["x"] == -FURTHEST
+    assert rows[4]["x"] == MAX_DEVIATIONS
+    assert rows[5]["x"] == -MAX_DEVIATIONS
     assert rows[6]["x?"] == 1.0
 
 
@@ -118,7 +118,7 @@ def test_a_dictionary_has_every_feature_and_no_other() -> None:
 def test_the_sample_of_a_first_pass_does_not_depend_on_how_rows_are_cut(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("semicyclic.tables.vocabulary.SAMPLE", 16)
+    monkeypatch.setattr("semicyclic.tables.vocabulary.SAMPLE_ROWS", 16)
     values = np.random.default_rng(0).normal(size=300)
     for cuts in ([], [1], [7, 60, 61, 200], list(range(0, 300, 11))):
         seen = Vocabulary(columns_of(n=NUMBER))

@@ -49,12 +49,12 @@ def test_csv_is_read_as_python_reads_it_wherever_it_is_cut(table: list[list[str]
     csv.writer(text, lineterminator="\n", quoting=quoting).writerows([["one", "two"], *table])
     data = text.getvalue().encode()
     expected = list(csv.reader(io.StringIO(text.getvalue(), newline="")))[1:]
-    kept = byte_stream.BLOCK
+    kept = byte_stream.READ_BYTES
     try:
-        byte_stream.BLOCK = size
+        byte_stream.READ_BYTES = size
         found, numbers, faults = read_all(Sources(["-"], stdin=io.BytesIO(data)))
     finally:
-        byte_stream.BLOCK = kept
+        byte_stream.READ_BYTES = kept
     assert [[row["one"], row["two"]] for row in found] == expected
     assert numbers == list(range(1, len(expected) + 1))
     assert faults == []
@@ -67,8 +67,8 @@ def test_a_quote_within_a_cell_opens_nothing() -> None:
 
 
 def test_a_quote_that_never_closes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_stream, "LONGEST", 100)
-    monkeypatch.setattr(byte_stream, "BLOCK", 64)
+    monkeypatch.setattr(byte_stream, "MAX_RECORD_BYTES", 100)
+    monkeypatch.setattr(byte_stream, "READ_BYTES", 64)
     data = b'a,b\n1,"x' + b"\ny" * 200
     with pytest.raises(ValueError, match="a quote is opened there that never closes"):
         read_all(Sources(["-"], stdin=io.BytesIO(data)))
@@ -168,9 +168,9 @@ def test_a_damaged_parquet_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "csv.gz"])
 def test_reading_goes_on_from_every_mark(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(byte_stream, "BLOCK", 300)
-    monkeypatch.setattr(byte_stream, "HEAD", 200)
-    monkeypatch.setattr("semicyclic.tables.formats.HEAD", 200)
+    monkeypatch.setattr(byte_stream, "READ_BYTES", 300)
+    monkeypatch.setattr(byte_stream, "HEAD_BYTES", 200)
+    monkeypatch.setattr("semicyclic.tables.formats.HEAD_BYTES", 200)
     rows = rows_of(60)
     path = tmp_path / f"rows.{form.removesuffix('.gz')}"
     WRITERS[form.removesuffix(".gz")](path, rows[:40])
@@ -194,11 +194,11 @@ def test_reading_goes_on_from_every_mark(tmp_path: Path, form: str, monkeypatch:
 def test_an_input_that_has_changed_is_refused(
     tmp_path: Path, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(byte_stream, "BLOCK", 2000)
-    monkeypatch.setattr(byte_stream, "HEAD", 500)
-    monkeypatch.setattr("semicyclic.tables.formats.HEAD", 500)
-    monkeypatch.setattr(byte_stream, "TAIL", 100)
-    monkeypatch.setattr("semicyclic.tables.formats.TAIL", 100)
+    monkeypatch.setattr(byte_stream, "READ_BYTES", 2000)
+    monkeypatch.setattr(byte_stream, "HEAD_BYTES", 500)
+    monkeypatch.setattr("semicyclic.tables.formats.HEAD_BYTES", 500)
+    monkeypatch.setattr(byte_stream, "TAIL_BYTES", 100)
+    monkeypatch.setattr("semicyclic.tables.formats.TAIL_BYTES", 100)
     path = write_csv(tmp_path / "a.csv", rows_of(200))
     other = write_csv(tmp_path / "b.csv", rows_of(100))
     data = path.read_bytes()
@@ -264,7 +264,7 @@ def test_a_folder_is_followed_file_by_file(tmp_path: Path) -> None:
     assert next(parts).batch.table.to_pylist() == [{"a": "2"}]
     assert next(parts).batch.table.to_pylist() == [{"a": "3"}]
     (tmp_path / "0.csv").write_text("a\n0\n")
-    with pytest.raises(ValueError, match="a new one came before those already read"):
+    with pytest.raises(ValueError, match="new ones must sort after them"):
         next(parts)
 
 

@@ -46,8 +46,8 @@ FILES = (CHECKPOINT, MODEL, RESULTS, VISITS)
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many chunks of few rows: what a long stream has, in a short one."""
-    monkeypatch.setattr(reader, "CHUNK", 64)
-    monkeypatch.setattr(reader, "MOST_LATE", 0.7)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 64)
+    monkeypatch.setattr(reader, "MAX_LATE_SHARE", 0.7)
 
 
 def run(
@@ -90,7 +90,7 @@ def test_formats_splits_and_batches_do_not_change_a_bit(
         write(tmp_path, rows[333:], "csv", "c"),
     ]
     for number, (batch, block) in enumerate(((1, 100), (7, 1000), (1000, 10**6))):
-        monkeypatch.setattr(byte_stream, "BLOCK", block)
+        monkeypatch.setattr(byte_stream, "READ_BYTES", block)
         out = tmp_path / f"parts{number}"
         run(out, list(parts), options=FormatOptions(batch=batch))
         assert (out / MODEL).read_bytes() == expected
@@ -198,13 +198,13 @@ def killed_at(count: int) -> Any:
 def test_a_run_stopped_after_any_chunk_ends_in_the_same_bytes(
     tmp_path: Path, job: TrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(train_files, "SELDOM", 0.0)
+    monkeypatch.setattr(train_files, "PROGRESS_SECONDS", 0.0)
     rows = rows_of(700)
     rng = np.random.default_rng(0)
     # Somewhat out of order, and sometimes by more than the lateness allows.
     order = np.argsort([row["at"] + rng.integers(0, 8000) for row in rows], kind="stable")
     path = write(tmp_path, [rows[k] for k in order])
-    monkeypatch.setattr(byte_stream, "BLOCK", 1500)
+    monkeypatch.setattr(byte_stream, "READ_BYTES", 1500)
     run(tmp_path / "whole", [path], job)
     expected = contents(tmp_path / "whole")
     resumed = 0
@@ -322,7 +322,7 @@ def test_a_full_disk_ends_a_run_and_leaves_the_last_model(
         run(out, [path])
     assert sc.load(out / MODEL).blocks == 6
     monkeypatch.undo()
-    monkeypatch.setattr(reader, "CHUNK", 64)
+    monkeypatch.setattr(reader, "CHUNK_ROWS", 64)
     run(out, [path], resume=True)
     run(tmp_path / "whole", [path])
     assert contents(out) == contents(tmp_path / "whole")

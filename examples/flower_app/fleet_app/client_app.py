@@ -1,7 +1,7 @@
-"""A client like any other: logistic regression on the rows of its own device, in plain NumPy.
+"""An ordinary client: logistic regression on the rows of one device, in plain NumPy.
 
-It answers one question more, `query`: when it is available. A client that does not is chosen at any time.
-`evaluate` holds some rows back; by what it reports the server chooses a model for each block.
+In addition it implements `query`, which reports its availability. A client without it may be selected at any
+time. `evaluate` uses rows that are not trained on; the server chooses a model for each block by its results.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ app = ClientApp()
 
 @app.train()
 def train(message: Message, context: Context) -> Message:
-    """Some steps of SGD from the weights that were sent; `hedged` chains want their loss before them too."""
+    """Run some steps of SGD from the received weights; `hedged` chains also need the loss before them."""
     X, y, _ = my_rows(context, slice(1, None))
     w = message.content["arrays"]["weights"].numpy()
     number = message.content["config"]["server-round"]
@@ -32,7 +32,7 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """The loss on rows that are not trained on."""
+    """Return the loss of the received weights on rows that are not trained on."""
     X, y, _ = my_rows(context, slice(0, 1))
     loss = log_loss(X @ message.content["arrays"]["weights"].numpy(), y)
     metrics = MetricRecord({"num-examples": len(y), "eval_loss": loss})
@@ -41,10 +41,10 @@ def evaluate(message: Message, context: Context) -> Message:
 
 @app.query()
 def query(message: Message, context: Context) -> Message:
-    """A distribution over the blocks of the schedule, a zone, and a number that outlives a restart."""
+    """Return a distribution over the blocks, a time zone, and a device number that survives a restart."""
     _, _, profile = my_rows(context, slice(None))
-    told = {"profile": profile, "zone": "UTC", "device": context.node_config["partition-id"]}
-    return Message(RecordDict({"availability": ConfigRecord(told)}), reply_to=message)
+    availability = {"profile": profile, "zone": "UTC", "device": context.node_config["partition-id"]}
+    return Message(RecordDict({"availability": ConfigRecord(availability)}), reply_to=message)
 
 
 def log_loss(score: np.ndarray, y: np.ndarray) -> float:
@@ -52,15 +52,15 @@ def log_loss(score: np.ndarray, y: np.ndarray) -> float:
 
 
 def my_rows(context: Context, fifths: slice) -> tuple[np.ndarray, np.ndarray, list[float]]:
-    """Features with a constant column, labels, and availability of this device in a made-up fleet.
+    """Return features with a constant column, labels, and availability of this device of a simulated fleet.
 
-    fifths: which of every five rows, such as slice(1, None) for all but the first.
+    fifths: rows to take of every five, such as slice(1, None) for all but the first.
     """
     world = make_fleet(FleetSettings.from_config(context.run_config))
-    people, device = world.population, context.node_config["partition-id"]
-    begin, end = people.first[device], people.first[device + 1]
-    rows = people.rows[begin:end]
+    population, device = world.population, context.node_config["partition-id"]
+    begin, end = population.first[device], population.first[device + 1]
+    rows = population.rows[begin:end]
     X = np.ones((end - begin, rows.width + 1))
     X[np.repeat(np.arange(end - begin), np.diff(rows.indptr)), rows.indices] = rows.values
     chosen = np.flatnonzero(np.isin(np.arange(end - begin) % 5, np.arange(5)[fifths]))
-    return X[chosen], people.labels[begin:end][chosen], world.profiles[device].tolist()
+    return X[chosen], population.labels[begin:end][chosen], world.profiles[device].tolist()

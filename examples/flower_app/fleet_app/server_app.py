@@ -1,4 +1,4 @@
-"""Federated Averaging, wrapped: what changes in a server that you have is marked."""
+"""Federated Averaging, wrapped; comments mark the changes to an existing server."""
 
 import json
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ def main(grid: Grid, context: Context) -> None:
     config = context.run_config
     inner = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
 
-    # Simulated days, in which every block has so many rounds. A real fleet has `WallClock()`.
+    # Simulated days with a fixed number of rounds per block. A real fleet uses `WallClock()`.
     schedule = Schedule.daily(6)
     clock = BlockClock(schedule, datetime(2024, 1, 1, tzinfo=UTC), int(config["rounds-per-block"]))
     strategy = PluralisticStrategy(  # <- this was `inner` alone
@@ -28,7 +28,7 @@ def main(grid: Grid, context: Context) -> None:
         schedule,
         clock,
         chains=Chains[str(config["chains"]).upper()],
-        evaluators=2,  # clients of a round that evaluate candidates: few, as here each message is a process
+        evaluators=2,  # clients per round that evaluate candidates: few, as each message is a process here
         selection=Selection(
             clients_per_round=int(config["per-round"]),
             invited_per_round=int(config["invited"]),
@@ -41,10 +41,9 @@ def main(grid: Grid, context: Context) -> None:
 
     out = Path(str(config["out"]))
     weights = ArrayRecord({"weights": Array(np.zeros(21))})
-    # Killed and run again, it goes on: all that matters is in the folder after every round.
+    # A killed server resumes from the checkpoint, which is written after every round.
     strategy.start(grid, weights, num_rounds=int(config["rounds"]), timeout=60.0, checkpoint=out)
-    (out / "lost.json").write_text(
-        json.dumps(strategy.reply_counts())
-    )  # who did not reply, what was left out
-    # And this is new: for each block the model with the least loss, by what clients report.
+    # Counts of missing and rejected replies.
+    (out / "lost.json").write_text(json.dumps(strategy.reply_counts()))
+    # New: for each block, the model with the lowest loss reported by clients.
     strategy.best().save(out / "models.safetensors")

@@ -1,4 +1,4 @@
-"""The automatic choice: many candidate models trained in one pass and mixed by their recent losses."""
+"""Automatic choice of a model: many candidates trained in one pass and mixed by their recent losses."""
 
 from typing import TYPE_CHECKING
 

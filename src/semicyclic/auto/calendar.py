@@ -1,7 +1,7 @@
 """`Calendar`: the hours, weekdays and coarser blocks that the blocks of a schedule belong to.
 
-A daily rhythm may hide a weekly one. So a daily schedule is cut at every midnight of the week, and its
-blocks are groups of these finer ones; so are the weekdays.
+A daily rhythm may hide a weekly one. Therefore a daily schedule is refined to one week, cut at every
+midnight. Its blocks are groups of these finer blocks, and so are the weekdays.
 """
 
 from dataclasses import dataclass
@@ -16,22 +16,23 @@ from semicyclic.types import Array
 
 WEEK = 7 * DAY
 WEEKDAYS = tuple(day.capitalize() for day in block_edges.WEEKDAYS)
-# Fewer blocks than this are not made coarser; coarser ones are about a quarter as many.
-SEVERAL, QUARTER = 8, 4
-# More blocks than these are told apart in groups.
-MOST_SLOTS = 168
+# Schedules with fewer slots get no coarse slots; otherwise a coarse slot joins about four slots.
+MIN_SLOTS_FOR_COARSE, SLOTS_PER_COARSE = 8, 4
+# Schedules with more blocks are reduced to this many groups of neighboring blocks.
+MAX_SLOTS = 168
+# In microseconds, as DAY and WEEK.
 HOUR = 3_600_000_000
 
 
 @dataclass(frozen=True, eq=False)
 class Calendar:
-    """The finest blocks that candidates tell apart, and groups of these.
+    """The finest blocks that candidates distinguish, and the groups they belong to.
 
-    model: the schedule of a model of them. fine, block: [its blocks] the finest block of each, and the
-        block of the user's schedule.
-    slot: [fine] the position in the day (or in the user's cycle, where that is not a day or a week).
-        weekday: [fine] 0 to 6, or None. coarse: [fine] a quarter as many slots, or None.
-    middle: [slots] the middle of each slot as a fraction of its cycle. labels: what slots are called.
+    schedule: the user's schedule. model: the schedule of the exported model.
+    fine, block: [blocks of `model`] the finest block, and the block of the user's schedule.
+    slot: [finest blocks] position in the day (or in the user's cycle, if that is not a day or a week).
+    weekday: [finest blocks] 0 to 6, or None. coarse: [finest blocks] about a quarter as many slots, or None.
+    middle: [slots] middle of each slot as a fraction of its cycle. labels: [slots] names of the slots.
     """
 
     schedule: AnySchedule
@@ -46,70 +47,77 @@ class Calendar:
 
     @property
     def size(self) -> int:
-        """How many of the finest blocks there are."""
+        """Number of finest blocks."""
         return len(self.slot)
 
     @property
     def blocks(self) -> int:
-        """m, the blocks of the schedule itself."""
+        """Number of blocks of the user's schedule, m."""
         return self.schedule.blocks
 
     @property
     def slots(self) -> int:
+        """Number of slots."""
         return int(self.slot.max()) + 1
 
     def place(self, ticks: Array) -> Array:
-        """The finest block of each moment."""
+        """Return the finest block of each instant, in microseconds since 1970 UTC."""
         assert isinstance(self.model, Schedule)
         return np.asarray(self.fine[self.model.place(ticks).block])
 
     @property
     def once_a_day(self) -> bool:
-        """Whether a slot, once left, is not come back to on the same day, even when clocks are put back."""
-        held = self.schedule
-        if isinstance(held, Numbered) or held.period % DAY or 0 not in held.starts:
+        """True if a slot never recurs on the same day once left, even when clocks are set back."""
+        schedule = self.schedule
+        if isinstance(schedule, Numbered) or schedule.period % DAY or 0 not in schedule.starts:
             return False
-        width, rest = divmod(held.period, held.blocks)
-        return rest == 0 and width % HOUR == 0 and set(held.starts) == set(range(0, held.period, width))
+        width, rest = divmod(schedule.period, schedule.blocks)
+        if rest or width % HOUR:
+            return False
+        return set(schedule.starts) == set(range(0, schedule.period, width))
 
 
 def calendar_of(schedule: AnySchedule | int, *, weekly: bool = True) -> Calendar:
-    """The finest blocks that a schedule's rhythm may need. weekly: a week may hide behind days."""
+    """Return the calendar of a schedule.
+
+    weekly: distinguish weekdays in a daily schedule, and hours in a weekly one.
+    """
     schedule = as_schedule(schedule)
-    if isinstance(schedule, Schedule) and weekly and schedule.blocks <= MOST_SLOTS:
+    if isinstance(schedule, Schedule) and weekly and schedule.blocks <= MAX_SLOTS:
         if schedule.period == DAY and schedule.origin % DAY == 0:
-            return _of_days(schedule)
+            return _calendar_of_days(schedule)
         if schedule.period == WEEK and schedule.origin % WEEK == MONDAY % WEEK:
-            return _of_weeks(schedule)
-    return _plain(schedule)
+            return _calendar_of_weeks(schedule)
+    return _calendar_of_blocks(schedule)
 
 
-def _plain(schedule: AnySchedule) -> Calendar:
-    """The blocks themselves, and nothing behind them; very many are told apart in groups of neighbours."""
+def _calendar_of_blocks(schedule: AnySchedule) -> Calendar:
+    """Return a calendar of the schedule's blocks only; more than MAX_SLOTS are grouped with neighbors."""
     count, labels = schedule.blocks, schedule.labels
     if isinstance(schedule, Numbered):
         middle, order = (np.arange(count) + 0.5) / count, np.arange(count)
     else:
-        middle = _middles(schedule)
+        middle = _block_middles(schedule)
         order = np.argsort(np.argsort(schedule.starts))
-    own = np.arange(count)
-    if count <= MOST_SLOTS:
-        return Calendar(schedule, schedule, own, own, own, None, _coarse(own), middle, labels)
-    fine = order * MOST_SLOTS // count
-    first = np.array([int(np.flatnonzero(fine == each)[0]) for each in range(MOST_SLOTS)])
-    slot = np.arange(MOST_SLOTS)
-    middle = np.array([middle[fine == each].mean() for each in slot])
-    names = tuple(f"from {labels[each]}" for each in first)
-    return Calendar(schedule, schedule, fine, own, slot, None, _coarse(slot), middle, names)
+    block = np.arange(count)
+    if count <= MAX_SLOTS:
+        return Calendar(schedule, schedule, block, block, block, None, _coarse_slots(block), middle, labels)
+    fine = order * MAX_SLOTS // count
+    slot = np.arange(MAX_SLOTS)
+    first = np.array([int(np.flatnonzero(fine == number)[0]) for number in slot])
+    middle = np.array([middle[fine == number].mean() for number in slot])
+    names = tuple(f"from {labels[number]}" for number in first)
+    return Calendar(schedule, schedule, fine, block, slot, None, _coarse_slots(slot), middle, names)
 
 
-def _of_days(schedule: Schedule) -> Calendar:
+def _calendar_of_days(schedule: Schedule) -> Calendar:
+    """Return the calendar of a daily schedule: its blocks on each of the seven weekdays."""
     order = np.argsort(schedule.starts)
     starts = np.array(schedule.starts)[order]
     owner = order
-    if starts[0] != 0:  # the last block of a day reaches into the next
+    if starts[0] != 0:  # the last block of a day extends past midnight
         starts, owner = np.r_[0, starts], np.r_[order[-1], order]
-    labels = [schedule.labels[each] for each in owner]
+    labels = [schedule.labels[index] for index in owner]
     if len(set(labels)) < len(labels):
         labels[0] += " (after midnight)"
     model = Schedule(
@@ -121,37 +129,40 @@ def _of_days(schedule: Schedule) -> Calendar:
     )
     block = np.tile(owner, 7)
     weekday = np.repeat(np.arange(7), len(starts))
-    middle = _middles(schedule)
+    middle, coarse = _block_middles(schedule), _coarse_slots(block)
     fine = np.arange(model.blocks)
-    return Calendar(schedule, model, fine, block, block, weekday, _coarse(block), middle, schedule.labels)
+    return Calendar(schedule, model, fine, block, block, weekday, coarse, middle, schedule.labels)
 
 
-def _of_weeks(schedule: Schedule) -> Calendar:
+def _calendar_of_weeks(schedule: Schedule) -> Calendar:
+    """Return the calendar of a weekly schedule, with times of day as slots if it is cut at every midnight."""
     starts = np.array(schedule.starts)
-    own = np.arange(schedule.blocks)
+    block = np.arange(schedule.blocks)
     if not set((np.arange(7) * DAY).tolist()) <= set(schedule.starts):
-        return _plain(schedule)
+        return _calendar_of_blocks(schedule)
     weekday, within = np.divmod(starts, DAY)
     hours, slot = np.unique(within, return_inverse=True)
     middle = (hours + np.diff(np.r_[hours, DAY]) / 2) / DAY
-    labels = tuple(_clock(int(hour)) for hour in hours)
-    return Calendar(schedule, schedule, own, own, slot, weekday, _coarse(slot), middle, labels)
+    labels = tuple(_clock_label(int(hour)) for hour in hours)
+    return Calendar(schedule, schedule, block, block, slot, weekday, _coarse_slots(slot), middle, labels)
 
 
-def _clock(ticks: int) -> str:
+def _clock_label(ticks: int) -> str:
+    """Format microseconds since midnight as HH:MM."""
     minutes = ticks // 60_000_000
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _coarse(slot: Array) -> Array | None:
-    """Neighbouring slots together, about four and four."""
+def _coarse_slots(slot: Array) -> Array | None:
+    """Return the coarse slot of each slot, with about four neighboring slots in one; None if too few."""
     count = int(slot.max()) + 1
-    if count < SEVERAL:
+    if count < MIN_SLOTS_FOR_COARSE:
         return None
-    return np.asarray(slot * (count // QUARTER) // count)
+    return np.asarray(slot * (count // SLOTS_PER_COARSE) // count)
 
 
-def _middles(schedule: Schedule) -> Array:
+def _block_middles(schedule: Schedule) -> Array:
+    """Return the middle of each block as a fraction of the period."""
     order = np.argsort(schedule.starts)
     begin = np.array(schedule.starts)[order]
     end = np.r_[begin[1:], begin[0] + schedule.period]

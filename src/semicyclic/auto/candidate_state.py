@@ -1,4 +1,4 @@
-"""State of the candidates: arrays that the kernels read and write."""
+"""Training state of the candidates: arrays that the kernels read and write."""
 
 from typing import Any, NamedTuple
 
@@ -6,16 +6,20 @@ import numpy as np
 
 from semicyclic.types import Array
 
-LANES, STEPS, KINDS = 8, 4, 5
-
-
+# Step sizes per chain (half constant, half AdaGrad), step sizes of each sort, and read-outs per group.
+LANES, STEPS, READ_OUTS = 8, 4, 5
+# Index in `CandidateState.held` of the restarted mean that becomes the next tail.
 FRESH = 4
 
 
 class RowWindow(NamedTuple):
-    """Rows: cells (the intercept among them), targets, weights, squared norms, and their places and times.
+    """Rows laid out for the kernels: sparse cells, targets, weights, blocks and times.
 
-    clock: when a row comes. dawn: when the models that answer it in a walk forward were frozen.
+    starts, columns, values: cells in CSR form, including the intercept and the marks.
+    target, weight, norm: [n] encoded label, weight, and squared norm of the features and the intercept.
+    fine, cycle: [n] finest block and cycle. clock: [n] arrival time in microseconds.
+    frozen_at: [n] freeze time in microseconds, that is when the models that predict the row in the
+        walk-forward protocol were last updated.
     """
 
     starts: Array
@@ -27,20 +31,23 @@ class RowWindow(NamedTuple):
     fine: Array
     cycle: Array
     clock: Array
-    dawn: Array
+    frozen_at: Array
 
 
 class CandidateState(NamedTuple):
-    """Where all chains stand. D columns, C scores a row.
+    """State of all chains, for V vectors, G groups of blocks, D columns, C scores per row and 8 lanes.
 
-    vectors: [V, D, C, 8]; squares: [V, D, C, 4] of the gradients of adaptive lanes.
-    frozen: [G, D, C, 5, 8] read-outs by group; fresh: [G, D, C, 8] what a shorter tail would be.
-    held: [G, 5] the weights of mean, tail, fading mean, last cycle and fresh. seen: [G, 2] the latest
-        cycle, and how many.
-    lag: [kinds, D, C, 8] of the open visit. early, early_frozen, early_seen: as of the last dawn.
-    open: fine block and cycle of the open visit (-1: none), rows learnt from, the last dawn, and where
-        the last row was predicted.
-    mass: weight of the open visit; rows whose norms were seen; their mean squared norm.
+    vectors: [V, D, C, 8] current weights.
+    squares: [V, D, C, 4] sums of squared gradients of the AdaGrad lanes.
+    frozen: [G, D, C, 5, 8] read-outs by group. fresh: [G, D, C, 8] restarted mean that becomes the next tail.
+    held: [G, 5] total weight of mean, tail, fading mean, last cycle and fresh.
+    seen: [G, 2] latest cycle, and number of cycles.
+    lag: [kinds of chains, D, C, 8] weighted steps of the open visit, from which its mean iterate is computed.
+    early, early_frozen, early_seen: `vectors`, `frozen` and `seen` at the last freeze time; the latter two
+        only for groups that may change between a freeze time and the rows it applies to.
+    open: [6] finest block and cycle of the open visit (-1 if none), number of rows trained on, last freeze
+        time, finest block and cycle of the last predicted row.
+    mass: [3] weight of the open visit, number of rows whose norm was measured, their mean squared norm.
     """
 
     vectors: Array
@@ -57,8 +64,8 @@ class CandidateState(NamedTuple):
     mass: Array
 
 
-def no_candidates(tables: Any, columns: int, outputs: int, apart: int) -> CandidateState:
-    """Chains that have learnt nothing. apart: how many groups are kept as of dawn too."""
+def new_candidate_state(tables: Any, columns: int, outputs: int, apart: int) -> CandidateState:
+    """Return the state of untrained chains. apart: number of groups also kept as of the last freeze time."""
     V, G, kinds = tables.vectors, tables.groups, len(tables.active)
 
     def zeros(*shape: int) -> Array:
@@ -67,13 +74,13 @@ def no_candidates(tables: Any, columns: int, outputs: int, apart: int) -> Candid
     return CandidateState(
         zeros(V, columns, outputs, LANES),
         zeros(V, columns, outputs, STEPS),
-        zeros(G, columns, outputs, KINDS, LANES),
+        zeros(G, columns, outputs, READ_OUTS, LANES),
         zeros(G, columns, outputs, LANES),
         np.zeros((G, 5)),
         np.zeros((G, 2), np.int64),
         zeros(kinds, columns, outputs, LANES),
         zeros(V, columns, outputs, LANES),
-        zeros(apart, columns, outputs, KINDS, LANES),
+        zeros(apart, columns, outputs, READ_OUTS, LANES),
         np.zeros((apart, 2), np.int64),
         np.array([-1, -1, 0, -(2**62), -1, -1]),
         np.zeros(3),
@@ -81,20 +88,20 @@ def no_candidates(tables: Any, columns: int, outputs: int, apart: int) -> Candid
 
 
 def widen(state: CandidateState, columns: int) -> CandidateState:
-    """The same with room for more columns."""
+    """Return the state with room for `columns` columns; new weights are zero."""
 
-    def wider(name: str, array: Array) -> Array:
+    def widen_array(name: str, array: Array) -> Array:
         if name in ("held", "seen", "early_seen", "open", "mass"):
             return array
         room = np.zeros((len(array), columns, *array.shape[2:]), np.float32)
         room[:, : array.shape[1]] = array
         return room
 
-    return CandidateState(*(wider(name, array) for name, array in state._asdict().items()))
+    return CandidateState(*(widen_array(name, array) for name, array in state._asdict().items()))
 
 
 def workspace(tables: Any, outputs: int) -> tuple[Array, ...]:
-    """Room for the scores of all chains, their slopes and losses."""
+    """Return scratch arrays: scores and slopes of all chains, their losses, and the repeated target."""
     size = len(tables.active) * LANES
     shapes = size * outputs, size * outputs, size, size
     return tuple(np.empty(shape, np.float32) for shape in shapes)

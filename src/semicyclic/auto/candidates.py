@@ -1,7 +1,7 @@
-"""The candidates: kinds of chains, step sizes and read-outs, and their names.
+"""Candidates of the automatic choice: combinations of a kind of chain, a step size and a read-out.
 
-Every kind of chain is run with every step, eight of them abreast (lanes): four constant ones and four
-that adapt to each column. So what differs between lanes is two numbers, and one loop does all.
+Every kind of chain runs with eight step sizes at once, one per SIMD lane: four constant ones and four of
+AdaGrad. Lanes differ only in the value of the step size, so one loop updates all eight.
 """
 
 from dataclasses import dataclass
@@ -14,30 +14,30 @@ from semicyclic.auto.calendar import Calendar
 from semicyclic.method import basis
 from semicyclic.types import Array
 
-# Steps as shares of the one that would mend the row's error at once; and rates of AdaGrad.
-SHARES = (0.01, 0.05, 0.2, 0.8)
-RATES = (0.05, 0.2, 0.6, 2.0)
-LANES = len(SHARES) + len(RATES)
-# Read-outs that stay as they are through a visit.
+# Constant step sizes, as shares of the step that would remove a row's error at once.
+STEP_SHARES = (0.01, 0.05, 0.2, 0.8)
+ADAGRAD_RATES = (0.05, 0.2, 0.6, 2.0)
+LANES = len(STEP_SHARES) + len(ADAGRAD_RATES)
+# Read-outs; they do not change during a visit.
 MEAN, TAIL, FADING, CYCLE, LAST = range(5)
-KINDS = ("mean", "tail", "fading", "last cycle", "last")
-# The weight of a cycle in the fading mean halves in so many.
-HALF_LIFE = 7.0
-HARMONICS = 2
-# What a vector in force costs, beside a reading's five read-outs.
-STEP = 1.5
-# Left out where memory is short, the last first.
-HEAVY = ("separate", "separate, fewer blocks", "fourier", "residual of the week")
-# So many columns there should be room for, before less is tried.
-ROOMY = 1 << 12
-# With fewer blocks a wave says no more than a residual.
-WAVES_FROM = 6
+READ_OUT_NAMES = ("mean", "tail", "fading", "last cycle", "last")
+# The weight of a cycle in the fading mean halves every 7 cycles.
+HALF_LIFE_CYCLES = 7.0
+FOURIER_HARMONICS = 2
+# Running time per active vector of a chain, relative to one group's five read-outs.
+ACTIVE_VECTOR_COST = 1.5
+# Kinds of chains to drop if memory is short, from the last to the first.
+DROPPABLE_KINDS = ("separate", "separate, fewer blocks", "fourier", "residual of the week")
+# Kinds of chains are dropped until memory suffices for this many columns.
+MIN_COLUMNS = 1 << 12
+# With fewer slots, a Fourier basis is no more expressive than a residual.
+MIN_SLOTS_FOR_FOURIER = 6
 
 
 class ChainKind(NamedTuple):
     """A kind of chain: its name and its basis over the finest blocks.
 
-    marked: slot and weekday are features. bare: it has no other features, and learns the rate of labels.
+    marked: slot and weekday are features. bare: other features are ignored, so it learns label rates only.
     """
 
     name: str
@@ -47,7 +47,10 @@ class ChainKind(NamedTuple):
 
 
 class ReadOutKind(NamedTuple):
-    """Read-outs of a kind of chain: averages by group of the finest blocks."""
+    """Read-outs of a kind of chain, averaged over groups of the finest blocks.
+
+    kind: number of the kind of chain. group: [finest blocks] the group of each.
+    """
 
     kind: int
     name: str
@@ -56,7 +59,11 @@ class ReadOutKind(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class CandidateSet:
-    """All that is tried. Candidates are numbered: live ones by kind and lane, then read-outs likewise."""
+    """The set of candidates.
+
+    Candidates are numbered: first the live chains by kind and lane, then the read-outs by reading, read-out
+    and lane.
+    """
 
     calendar: Calendar
     kinds: tuple[ChainKind, ...]
@@ -64,31 +71,36 @@ class CandidateSet:
 
     @property
     def size(self) -> int:
-        """How many candidates there are."""
-        return LANES * (len(self.kinds) + len(KINDS) * len(self.readings))
+        """Number of candidates."""
+        return LANES * (len(self.kinds) + len(READ_OUT_NAMES) * len(self.readings))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        steps = [f"constant {each:g}" for each in SHARES] + [f"adaptive {each:g}" for each in RATES]
+        """Names of the candidates, in their order: chain, step size, read-out."""
+        constant = [f"constant {share:g}" for share in STEP_SHARES]
+        steps = constant + [f"adaptive {rate:g}" for rate in ADAGRAD_RATES]
         live = [f"{kind.name}, {step}, live" for kind in self.kinds for step in steps]
         frozen = [
-            f"{reading.name}, {step}, {how}" for reading in self.readings for how in KINDS for step in steps
+            f"{reading.name}, {step}, {read_out}"
+            for reading in self.readings
+            for read_out in READ_OUT_NAMES
+            for step in steps
         ]
         return (*live, *frozen)
 
     @cached_property
     def marks(self) -> int:
-        """How many columns stand for slots and weekdays."""
+        """Number of indicator columns for slots and weekdays."""
         return self.calendar.slots + (7 if self.calendar.weekday is not None else 0)
 
     @cached_property
     def groups(self) -> int:
-        """How many groups of blocks read-outs are kept for."""
+        """Number of groups of blocks, over all readings."""
         return sum(int(reading.group.max()) + 1 for reading in self.readings)
 
     @cached_property
     def shared_groups(self) -> int:
-        """How many of these take in several slots; they come first."""
+        """Number of groups that span several slots; these precede the others."""
         count = 0
         for reading in self.readings:
             if len(np.unique(reading.group)) == self.calendar.slots > 1:
@@ -97,17 +109,18 @@ class CandidateSet:
         return count
 
     def column_bytes(self, outputs: int) -> int:
-        """How much memory a column takes, with everything kept as of dawn too."""
+        """Bytes of memory per column, including the copy of the state at the last freeze time."""
         vectors = sum(kind.basis.vectors for kind in self.kinds)
-        numbers = LANES * (vectors * 2.5 + len(self.kinds)) + self.groups * LANES * (2 * len(KINDS) + 1)
+        per_group = 2 * len(READ_OUT_NAMES) + 1
+        numbers = LANES * (vectors * 2.5 + len(self.kinds)) + self.groups * LANES * per_group
         return round(4 * outputs * numbers)
 
     def lighter(self) -> "CandidateSet | None":
-        """The same without its heaviest kind of chain, for many columns; None if it is light already."""
-        heavy = [kind for kind in self.kinds if kind.name in HEAVY]
-        if not heavy:
+        """Return the set without the last droppable kind of chain, or None if none can be dropped."""
+        droppable = [kind for kind in self.kinds if kind.name in DROPPABLE_KINDS]
+        if not droppable:
             return None
-        kinds = tuple(kind for kind in self.kinds if kind is not heavy[-1])
+        kinds = tuple(kind for kind in self.kinds if kind is not droppable[-1])
         kept = {id(kind): number for number, kind in enumerate(kinds)}
         readings = tuple(
             reading._replace(kind=kept[id(self.kinds[reading.kind])])
@@ -117,16 +130,18 @@ class CandidateSet:
         return CandidateSet(self.calendar, kinds, readings)
 
     def split(self, parts: int) -> list["CandidateSet"]:
-        """The same candidates in several forms, about as costly as each other."""
+        """Split the candidates into at most `parts` sets of similar running time."""
         cost = []
         for number, kind in enumerate(self.kinds):
             active = (kind.basis.active >= 0).sum(axis=1).max()
-            cost.append(float(STEP * active + sum(reading.kind == number for reading in self.readings)))
+            cost.append(
+                float(ACTIVE_VECTOR_COST * active + sum(reading.kind == number for reading in self.readings))
+            )
         shares: list[list[int]] = [[] for _ in range(min(parts, len(self.kinds)))]
         for number in np.argsort(cost)[::-1]:
-            least = min(shares, key=lambda share: sum(cost[each] for each in share))
-            least.append(int(number))
-        found = []
+            cheapest = min(shares, key=lambda share: sum(cost[kind] for kind in share))
+            cheapest.append(int(number))
+        sets = []
         for share in map(sorted, shares):
             kinds = tuple(self.kinds[number] for number in share)
             readings = tuple(
@@ -134,20 +149,20 @@ class CandidateSet:
                 for reading in self.readings
                 if reading.kind in share
             )
-            found.append(CandidateSet(self.calendar, kinds, readings))
-        return found
+            sets.append(CandidateSet(self.calendar, kinds, readings))
+        return sets
 
     def tables(self) -> "CandidateTables":
-        """The form as arrays, for kernels."""
+        """Return the set as arrays for the kernels."""
         width = max(kind.basis.active.shape[1] for kind in self.kinds)
         fine, count = self.calendar.size, len(self.kinds)
         active = np.full((count, fine, width), -1, np.int64)
         share = np.zeros((count, fine, width), np.float32)
         used = 0
         for number, kind in enumerate(self.kinds):
-            own = kind.basis.active
-            active[number, :, : own.shape[1]] = np.where(own >= 0, own + used, -1)
-            share[number, :, : own.shape[1]] = kind.basis.coefficient
+            vectors = kind.basis.active
+            active[number, :, : vectors.shape[1]] = np.where(vectors >= 0, vectors + used, -1)
+            share[number, :, : vectors.shape[1]] = kind.basis.coefficient
             used += kind.basis.vectors
         marked = np.array([kind.marked for kind in self.kinds])
         bare = np.array([kind.bare for kind in self.kinds])
@@ -164,8 +179,12 @@ class CandidateSet:
 
 
 class CandidateTables(NamedTuple):
-    """active, share: [kinds, fine, A] the vectors in force and their coefficients. mark: [fine, 1 or 2]
-    columns that are one there. of: [readings] their kind. group: [readings, fine]. vectors, groups: how many.
+    """A `CandidateSet` as arrays.
+
+    active, share: [kinds, finest blocks, A] active vectors (-1 if fewer than A) and their coefficients.
+    marked, bare: [kinds] as in `ChainKind`. mark: [finest blocks, 1 or 2] indicator columns that are one.
+    of: [readings] kind of chain of each reading. group: [readings, finest blocks].
+    vectors, groups: number of vectors and of groups.
     """
 
     active: Array
@@ -180,7 +199,7 @@ class CandidateTables(NamedTuple):
 
 
 def form_of(calendar: Calendar, *, intercept: bool = True) -> CandidateSet:
-    """All that is tried for a calendar. Without an intercept, no level of a block's own either."""
+    """Return the candidates for a calendar. Without an intercept, blocks have no intercepts either."""
     fine, slot, weekday, coarse = calendar.size, calendar.slot, calendar.weekday, calendar.coarse
     one = basis.single(fine)
     kinds = [ChainKind("single", one)]
@@ -191,12 +210,12 @@ def form_of(calendar: Calendar, *, intercept: bool = True) -> CandidateSet:
     if intercept:
         kinds.append(ChainKind("rate of labels", one, marked=marked, bare=True))
     if many:
-        kinds.append(ChainKind("separate", _apart(slot)))
+        kinds.append(ChainKind("separate", _separate_basis(slot)))
         kinds.append(ChainKind("residual", basis.residual(fine, slot)))
     if coarse is not None:
-        kinds.append(ChainKind("separate, fewer blocks", _apart(coarse)))
-    if calendar.slots >= WAVES_FROM:
-        waves = basis.fourier(calendar.slots, HARMONICS, calendar.middle)
+        kinds.append(ChainKind("separate, fewer blocks", _separate_basis(coarse)))
+    if calendar.slots >= MIN_SLOTS_FOR_FOURIER:
+        waves = basis.fourier(calendar.slots, FOURIER_HARMONICS, calendar.middle)
         kinds.append(
             ChainKind(
                 "fourier",
@@ -212,7 +231,7 @@ def form_of(calendar: Calendar, *, intercept: bool = True) -> CandidateSet:
             kinds.append(ChainKind("residual of the week", both))
     number = {kind.name: index for index, kind in enumerate(kinds)}
     everywhere = np.zeros(fine, np.int64)
-    # First those to which several blocks of a day contribute.
+    # Readings whose groups span several slots precede the others: `shared_groups` relies on it.
     readings = [ReadOutKind(0, "single, one model", everywhere)]
     if marked:
         readings.append(
@@ -228,14 +247,15 @@ def form_of(calendar: Calendar, *, intercept: bool = True) -> CandidateSet:
     return CandidateSet(calendar, tuple(kinds), tuple(readings))
 
 
-def _apart(group: Array) -> basis.Basis:
+def _separate_basis(group: Array) -> basis.Basis:
+    """Return the basis with a separate vector and chain for each group of blocks."""
     ones = np.ones((len(group), 1))
     return basis.Basis(group[:, None].astype(np.int64), ones, group.astype(np.int64))
 
 
 def fitting(form: CandidateSet, outputs: int, width: int, limit: int) -> tuple[CandidateSet, int]:
-    """As much of a form as `limit` bytes have room for, and how many columns that are."""
-    while limit // form.column_bytes(outputs) < min(width, ROOMY) + form.marks:
+    """Drop kinds of chains until the rest fits into `limit` bytes; return it and its maximum of columns."""
+    while limit // form.column_bytes(outputs) < min(width, MIN_COLUMNS) + form.marks:
         lighter = form.lighter()
         if lighter is None:
             break

@@ -9,10 +9,13 @@ from semicyclic.types import Array
 
 @dataclass
 class ColumnMap:
-    """Where features have their columns, -1 where none has come yet. The first are marks and the intercept.
+    """Mapping from features to columns of the candidates' weight arrays.
 
-    width: how many features there may be. first: the column of the first of them. most: columns there may be;
-    beyond, features share them.
+    The first columns hold the marks (slot and weekday indicators) and the intercept. If features need more
+    than `most` columns, the later ones share columns.
+
+    width: number of features. first: column of the first feature. most: maximum number of columns.
+    used: number of columns in use. place: [width] column of each feature, -1 if it has not been seen.
     """
 
     width: int
@@ -27,14 +30,14 @@ class ColumnMap:
         self.place = np.full(self.width, -1, np.int64)
 
     def take_in(self, features: Array) -> None:
-        """Columns for features that come for the first time."""
-        fresh = features[self.place[features] < 0]
-        if len(fresh) == 0:
+        """Assign columns to the features that have not been seen before."""
+        unseen = features[self.place[features] < 0]
+        if len(unseen) == 0:
             return
-        # In the order in which they come: however rows are cut, they get the same columns.
-        found, at = np.unique(fresh, return_index=True)
-        new = found[np.argsort(at)]
-        own, rest = np.split(new, [min(self.most - self.used, len(new))])
-        self.place[own] = self.used + np.arange(len(own))
-        self.used += len(own)
+        # In order of appearance: columns do not depend on how the rows are split into chunks.
+        distinct, position = np.unique(unseen, return_index=True)
+        new = distinct[np.argsort(position)]
+        unshared, rest = np.split(new, [min(self.most - self.used, len(new))])
+        self.place[unshared] = self.used + np.arange(len(unshared))
+        self.used += len(unshared)
         self.place[rest] = self.first + rest % max(self.used - self.first, 1)

@@ -1,6 +1,7 @@
-"""Export of a portfolio: weights of candidates, losses, and the mixture as one model.
+"""Export of a portfolio: mixture weights, losses, and the mixture as one linear model.
 
-A mixture of linear models is a linear model. Which question's weights are taken, the portfolio says.
+A mixture of linear models is a linear model. `Portfolio.question` names the evaluation protocol whose mixture
+weights are exported.
 """
 
 from typing import Any
@@ -8,47 +9,47 @@ from typing import Any
 import numpy as np
 
 from semicyclic.auto import kernels
-from semicyclic.auto.candidates import KINDS, LANES
+from semicyclic.auto.candidates import LANES, READ_OUT_NAMES
 from semicyclic.auto.portfolio import Portfolio, PortfolioPart
 from semicyclic.types import Array
 
-# A candidate with less weight than this is left out of a model.
-LITTLE = 1e-5
+# Candidates with less weight in the mixture are left out of the exported model.
+MIN_MIXTURE_WEIGHT = 1e-5
 
 
-def weights_of(portfolio: Portfolio, question: str) -> Array:
-    """[slots, K] how much each candidate counts in the mixture, by all that is known."""
+def weights_of(portfolio: Portfolio, protocol: str) -> Array:
+    """Return the candidates' current mixture weights under a protocol, [slots, K]."""
 
-    found = np.empty((portfolio.form.calendar.slots, portfolio.form.size))
-    for slot, out in enumerate(found):
-        kernels.mixing.weights_in(portfolio.questions[question].bets, slot, portfolio.loss.code, out)
-    return found
+    weights = np.empty((portfolio.form.calendar.slots, portfolio.form.size))
+    for slot, out in enumerate(weights):
+        kernels.mixing.weights_in(portfolio.questions[protocol].bets, slot, portfolio.loss.code, out)
+    return weights
 
 
 def loss_sums(portfolio: Portfolio) -> Array:
-    """[blocks, 3] of the mixture in each block of the schedule: rows, losses, losses squared."""
+    """Return the mixture's weighted counts of rows, losses and squared losses by block, [blocks, 3]."""
     return np.asarray(portfolio.questions[portfolio.question].bets.lost)
 
 
 def mean_loss(portfolio: Portfolio) -> float:
-    """The mean loss of the mixture over all rows whose labels are known."""
+    """Return the mean loss of the mixture over scored rows with known labels; NaN without any."""
     rows, total, _ = loss_sums(portfolio).sum(axis=0)
     return float(total / rows) if rows > 0 else float("nan")
 
 
 def unseen(portfolio: Portfolio) -> tuple[int, ...]:
-    """The model's blocks of those blocks that had no rows; they have what is common to all."""
+    """Return the model's blocks that had no rows; their weights are only those shared by all blocks."""
     return tuple(np.flatnonzero(loss_sums(portfolio)[portfolio.form.calendar.block, 0] == 0).tolist())
 
 
 def describe_choice(portfolio: Portfolio, top: int = 3) -> dict[str, Any]:
-    """For each slot what the mixture consists of, and what each of it has lost there: a JSON value."""
+    """Return each slot's `top` candidates, with their mixture weights and mean losses, as a JSON value."""
     names, bets = portfolio.names, portfolio.questions[portfolio.question].bets
     weights = weights_of(portfolio, portfolio.question)
     blocks = {}
     for slot, label in enumerate(portfolio.form.calendar.labels):
         rows = float(bets.weight[slot])
-        loss = [float(each) / rows if rows > 0 else None for each in bets.loss[slot]]
+        loss = [float(total) / rows if rows > 0 else None for total in bets.loss[slot]]
         blocks[label] = {
             "rows": round(rows, 6),
             "loss": loss[-1],
@@ -61,53 +62,54 @@ def describe_choice(portfolio: Portfolio, top: int = 3) -> dict[str, Any]:
 
 
 def model_weights(portfolio: Portfolio) -> Array:
-    """[model blocks, C, width + 1] the mixture as linear models, one for each of the model's blocks."""
+    """Return the mixture as one linear model per block of the exported model, [blocks, C, width + 1]."""
     calendar, columns = portfolio.form.calendar, portfolio.columns
     weights = weights_of(portfolio, portfolio.question)
-    weights[weights < LITTLE] = 0.0
+    weights[weights < MIN_MIXTURE_WEIGHT] = 0.0
     weights /= weights.sum(axis=1, keepdims=True)
     known = np.flatnonzero(columns.place >= 0)
-    sound = [_sound(part) for part in portfolio.parts]
-    found = np.zeros((calendar.size, portfolio.loss.outputs, columns.width + 1), np.float32)
+    finite = [_finite_lanes(part) for part in portfolio.parts]
+    models = np.zeros((calendar.size, portfolio.loss.outputs, columns.width + 1), np.float32)
     for fine in range(calendar.size):
-        mixed = _mix_weights(portfolio.parts, sound, fine, weights[calendar.slot[fine]])
+        mixed = _mix_weights(portfolio.parts, finite, fine, weights[calendar.slot[fine]])
         if portfolio.intercept:
-            level = [columns.first - 1, *portfolio.parts[0].tables.mark[fine]]
-            found[fine, :, -1] = mixed[level].sum(axis=0)
-        found[fine][:, known] = mixed[columns.place[known]].T
-    return found[calendar.fine]
+            intercepts = [columns.first - 1, *portfolio.parts[0].tables.mark[fine]]
+            models[fine, :, -1] = mixed[intercepts].sum(axis=0)
+        models[fine][:, known] = mixed[columns.place[known]].T
+    return models[calendar.fine]
 
 
-def _sound(part: PortfolioPart) -> tuple[Array, Array]:
-    """Which vectors [V, 8] and read-outs [G, 5, 8] are finite."""
+def _finite_lanes(part: PortfolioPart) -> tuple[Array, Array]:
+    """Return masks of the vectors [V, 8] and read-outs [G, 5, 8] whose weights are all finite."""
     vectors, frozen = part.state.vectors, part.state.frozen
     return np.isfinite(vectors).all(axis=(1, 2)), np.isfinite(frozen).all(axis=(1, 2))
 
 
 def _mix_weights(
-    parts: list[PortfolioPart], sound: list[tuple[Array, Array]], fine: int, weights: Array
+    parts: list[PortfolioPart], finite: list[tuple[Array, Array]], fine: int, weights: Array
 ) -> Array:
-    """[D, C] all candidates in one block, by their weights; one that is not finite says nothing."""
+    """Return the weighted sum of all candidates in one finest block, [D, C]; non-finite ones are skipped."""
     columns, outputs = parts[0].state.vectors.shape[1:3]
     total = np.zeros((columns, outputs), np.float32)
-    left = weights.astype(np.float32)
-    for (form, tables, state), (whole, read) in zip(parts, sound, strict=True):
-        live, left = np.split(left, [len(form.kinds) * LANES])
+    remaining = weights.astype(np.float32)
+    for (form, tables, state), (finite_vectors, finite_read_outs) in zip(parts, finite, strict=True):
+        live, remaining = np.split(remaining, [len(form.kinds) * LANES])
         live = live.reshape(-1, LANES).copy()
         for number, reading in enumerate(form.readings):
-            own, left = np.split(left, [len(KINDS) * LANES])
+            shares, remaining = np.split(remaining, [len(READ_OUT_NAMES) * LANES])
             group = tables.group[number, fine]
             if state.seen[group, 1] == 0:
-                live[reading.kind] += own.reshape(-1, LANES).sum(axis=0)
+                # A group without a closed visit has no read-outs: its weight goes to the live chain.
+                live[reading.kind] += shares.reshape(-1, LANES).sum(axis=0)
                 continue
-            used = np.flatnonzero((own > 0) & read[group].ravel())
+            used = np.flatnonzero((shares > 0) & finite_read_outs[group].ravel())
             if len(used):
-                total += state.frozen[group].reshape(columns, outputs, -1)[..., used] @ own[used]
+                total += state.frozen[group].reshape(columns, outputs, -1)[..., used] @ shares[used]
         for kind, share in enumerate(live):
             active = tables.active[kind, fine]
             active = active[active >= 0]
-            used = np.flatnonzero((share > 0) & whole[active].all(axis=0))
-            for vector, times in zip(active, tables.share[kind, fine], strict=False):
+            used = np.flatnonzero((share > 0) & finite_vectors[active].all(axis=0))
+            for vector, coefficient in zip(active, tables.share[kind, fine], strict=False):
                 if len(used):
-                    total += times * (state.vectors[vector][..., used] @ share[used])
+                    total += coefficient * (state.vectors[vector][..., used] @ share[used])
     return total

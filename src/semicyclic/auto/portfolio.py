@@ -1,12 +1,13 @@
-"""`Portfolio`: all candidates trained in one pass, and the mixture of them with the least recent loss.
+"""`Portfolio`: all candidates trained in one pass, and their mixture weighted by recent losses.
 
-Two questions are asked of every row when it comes. Progressive: what do all candidates answer now, with
-everything known? Forward: what would they answer as they stood at dawn, the last local midnight (or the
-beginning of the visit)? The first is for those who learn while they serve; the second for models that are
-put to use and stay as they are for a day. Each question has its own mixture.
+Every row is predicted on arrival under two evaluation protocols. Progressive: by the candidates as trained on
+all labels known so far. Forward (walk-forward): by the candidates as of the row's freeze time, that is when
+the models that predict it were last updated: the last local midnight, or the beginning of the visit. The
+progressive protocol matches a service that trains while it predicts; the walk-forward protocol matches models
+that are deployed and stay unchanged for a day. Each protocol has its own mixture.
 
-    rows, as they come -> window (rows whose labels are not known yet, and new ones)
-        -> walk: all chains, read-outs and their scores -> choose: mixtures
+    rows in order of arrival -> window (rows without known labels, and new rows)
+        -> walk: trains chains and read-outs, and computes their scores -> choose: mixes the scores
 """
 
 import os
@@ -19,7 +20,7 @@ import numpy as np
 
 from semicyclic.auto import kernels
 from semicyclic.auto.buffer import RowBuffer, concat_buffers
-from semicyclic.auto.candidate_state import CandidateState, RowWindow, no_candidates, widen, workspace
+from semicyclic.auto.candidate_state import CandidateState, RowWindow, new_candidate_state, widen, workspace
 from semicyclic.auto.candidates import CandidateSet, CandidateTables
 from semicyclic.auto.column_map import ColumnMap
 from semicyclic.auto.protocol import EvaluationProtocol, Plan, new_protocol
@@ -30,25 +31,31 @@ from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timezones import from_wall, to_wall
 from semicyclic.types import Array
 
-# So many rows are worked on at once.
-CHUNK = 4096
-# Candidates are worked on in so many parts, on as many threads as there are: the same on every machine.
+# Rows per call of the kernels.
+CHUNK_ROWS = 4096
+# Candidates are split into a fixed number of parts, whatever the number of threads: results are the same on
+# every machine.
 PARTS = 2
-# Columns are made room for in steps.
-ROOM = 64
+# Minimum number of columns to allocate when weight arrays grow.
+MIN_ALLOCATED_COLUMNS = 64
 LONG_AGO = -(2**62)
-QUESTIONS = ("progressive", "forward")
-HELD = ("score", "bet", "auto")
-# Of the rows beyond each of these, only half as many are asked as before.
-SELDOM = (1 << 16, 1 << 18, 1 << 20)
-# After so many dawns the forward question is answered by experience; until then, by the progressive one.
-FEW, ENOUGH = 4, 8
+PROTOCOLS = ("progressive", "forward")
+# The array fields of `EvaluationProtocol`.
+SCORE_FIELDS = ("score", "bet", "auto")
+# With `brief`, the share of rows that are scored halves at each of these row numbers.
+SUBSAMPLING_ROWS = (1 << 16, 1 << 18, 1 << 20)
+# After this many freeze times, the model's mixture is that of the walk-forward protocol, before that of the
+# progressive one.
+MIN_FREEZES_FOR_FORWARD = 4
+# After this many freeze times, a `brief` portfolio stops the progressive protocol.
+MAX_FREEZES_FOR_PROGRESSIVE = 8
 
 
 class PortfolioScores(NamedTuple):
-    """What was answered for some rows: scores of candidates [n, K, C] and of the mixture [n, C].
+    """Predictions for consecutive rows: scores of the candidates [n, K, C] and of the mixture [n, C].
 
-    Where one of the two questions was not asked, its candidates are [0, K, C] and its mixture [0, C].
+    If a protocol was skipped, the scores of its candidates are [0, K, C] and of its mixture [0, C].
+    first: number of the first row in the stream.
     """
 
     first: int
@@ -59,7 +66,7 @@ class PortfolioScores(NamedTuple):
 
 
 class PortfolioPart(NamedTuple):
-    """Some kinds of chains, which one thread works on."""
+    """A subset of the candidates and its state, processed by one thread."""
 
     form: CandidateSet
     tables: CandidateTables
@@ -68,14 +75,19 @@ class PortfolioPart(NamedTuple):
 
 @dataclass
 class Portfolio:
-    """All candidates at work.
+    """All candidates in training, with their mixtures.
 
-    form: what is tried. loss: what is minimised; targets come as it wants them. width: columns of rows.
-    delay: how long after its row a label is known, in microseconds. freeze: "day" or "visit".
-    brief: questions are asked as seldom as experience allows: the progressive one only until the forward one
-        can be answered, and of a long stream every second, fourth, eighth row.
-    apart: whether rows of a block may come back within a day (late rows, for instance).
-    room: how many columns there may be; beyond, features share them.
+    form: the candidates. loss: the loss; targets use its encoding. width: number of features.
+    delay: time from a row's arrival until its label is known, in microseconds.
+    freeze: "day" (models are frozen at local midnight) or "visit" (when a visit begins).
+    brief: score as few rows as possible: the progressive protocol only until the walk-forward one has enough
+        freeze times, and in a long stream only every second, fourth, eighth row.
+    apart: True if a block may recur within a day, for instance because of late rows.
+    room: maximum number of columns; beyond it, features share columns.
+    threads: number of threads. rows: number of rows so far. nights: number of freeze times so far.
+    parts: the candidates, split. questions: the active protocols by name.
+    waiting: rows whose labels are not known yet. columns: columns of the features.
+    last: cycle, finest block and freeze time of the last row. block: its block.
     """
 
     form: CandidateSet
@@ -94,7 +106,6 @@ class Portfolio:
     questions: dict[str, EvaluationProtocol] = field(default_factory=dict)
     waiting: RowBuffer | None = None
     columns: ColumnMap = field(init=False)
-    # The cycle, finest block and dawn of the last row, and its block.
     last: tuple[int, int, int] = (LONG_AGO, LONG_AGO, LONG_AGO)
     block: int = 0
 
@@ -104,37 +115,37 @@ class Portfolio:
         outputs, calendar = self.loss.outputs, self.form.calendar
         for form in self.form.split(PARTS):
             tables = form.tables()
-            held = self._kept_apart(form)
-            self.parts.append(
-                PortfolioPart(form, tables, no_candidates(tables, self.columns.used, outputs, held))
-            )
+            groups = self._snapshot_groups(form)
+            state = new_candidate_state(tables, self.columns.used, outputs, groups)
+            self.parts.append(PortfolioPart(form, tables, state))
         sizes = calendar.slots, calendar.blocks, self.form.size, outputs
-        self.questions = {name: new_protocol(*sizes, at_dawn=name == "forward") for name in QUESTIONS}
+        self.questions = {name: new_protocol(*sizes, walk_forward=name == "forward") for name in PROTOCOLS}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The candidates, in the order of their scores."""
+        """Names of the candidates, in the order of their scores."""
         return tuple(name for part in self.parts for name in part.form.names)
 
-    def _kept_apart(self, form: CandidateSet) -> int:
-        """How many groups of read-outs may change between dawn and the rows it answers for."""
+    def _snapshot_groups(self, form: CandidateSet) -> int:
+        """Return the number of groups whose read-outs may change between a freeze time and its rows."""
         if self.apart or self.delay or not self.form.calendar.once_a_day or self.freeze != "day":
             return form.groups
         return form.shared_groups
 
-    # ----------------------------------------------------------------------- rows come
+    # ------------------------------------------------------------------------ training
 
     def add(self, rows: Rows, clock: Array, ticks: Array | None, target: Array) -> Iterator[PortfolioScores]:
-        """Rows in the order in which they come, with their targets; what is answered, part by part.
+        """Predict rows and train on those with known labels; yield the predictions chunk by chunk.
 
-        clock: when they come. ticks: the times that tell their blocks; else they have blocks and cycles.
+        rows, target: in order of arrival. clock: arrival times in microseconds since 1970 UTC.
+        ticks: times that determine the blocks, in the same unit; if None, `rows` have blocks and cycles.
         """
-        arrivals = self._arrivals(rows, clock, ticks, target)
-        for start in range(0, len(rows), CHUNK):
-            yield self._work(arrivals.take(slice(start, start + CHUNK)))
+        arrivals = self._to_buffer(rows, clock, ticks, target)
+        for start in range(0, len(rows), CHUNK_ROWS):
+            yield self._process(arrivals.take(slice(start, start + CHUNK_ROWS)))
 
     def end(self) -> None:
-        """No rows will follow: learn from those that wait."""
+        """Train on all rows still waiting for their labels, at the end of the stream."""
 
         if self.waiting is None or self.waiting.size == 0:
             return
@@ -144,10 +155,11 @@ class Portfolio:
             kernels.candidate_sgd.learn_rest(
                 part.tables, plan, part.state, window, 0, workspace(part.tables, plan[2])
             )
-        self.questions = {name: question.end(plan) for name, question in self.questions.items()}
+        self.questions = {name: protocol.end(plan) for name, protocol in self.questions.items()}
         self.waiting = self.waiting.take(slice(self.waiting.size, self.waiting.size))
 
-    def _arrivals(self, rows: Rows, clock: Array, ticks: Array | None, target: Array) -> RowBuffer:
+    def _to_buffer(self, rows: Rows, clock: Array, ticks: Array | None, target: Array) -> RowBuffer:
+        """Return rows as a buffer, with blocks and freeze times; update the counts of the stream."""
         calendar = self.form.calendar
         if ticks is not None:
             assert isinstance(calendar.schedule, Schedule)
@@ -157,10 +169,10 @@ class Portfolio:
             (cycle, block), zone = rows.place(calendar.schedule), None
             fine = calendar.fine[block]
         weight = np.ones(len(rows), np.float32) if rows.weight is None else rows.weight.astype(np.float32)
-        dawn = self.dawns(np.asarray(clock, np.int64), cycle, fine, zone)
+        frozen_at = self.freeze_times(np.asarray(clock, np.int64), cycle, fine, zone)
         if len(rows):
-            self.nights += int((np.diff(dawn, prepend=self.last[2]) != 0).sum())
-            self.last = (int(cycle[-1]), int(fine[-1]), int(dawn[-1]))
+            self.nights += int((np.diff(frozen_at, prepend=self.last[2]) != 0).sum())
+            self.last = (int(cycle[-1]), int(fine[-1]), int(frozen_at[-1]))
             self.block = int(block[-1])
         return RowBuffer(
             rows.indptr,
@@ -171,135 +183,150 @@ class Portfolio:
             np.asarray(fine, np.int64),
             np.asarray(cycle, np.int64),
             np.asarray(clock, np.int64),
-            dawn,
+            frozen_at,
             np.asarray(block, np.int64),
         )
 
-    def dawns(self, clock: Array, cycle: Array, fine: Array, zone: str | None) -> Array:
-        """When the models that answer each row were frozen."""
+    def freeze_times(self, clock: Array, cycle: Array, fine: Array, zone: str | None) -> Array:
+        """Return each row's freeze time in microseconds since 1970 UTC.
+
+        A freeze time is when the models that predict a row in the walk-forward protocol were last updated.
+        With freeze "day" it is the last local midnight in `zone`, or without a zone the beginning of the
+        row's cycle; with "visit" it is the beginning of the row's visit.
+        """
         if self.freeze == "day" and zone is not None:
             midnight = to_wall(zone, clock) // DAY * DAY
             return from_wall(zone, midnight, ambiguous="earlier", missing="shift").ticks
-        # When the cycle or the visit of a row began, which may be before these rows.
-        places = [cycle] if self.freeze == "day" else [cycle, fine]
+        # The first row of each row's cycle or visit; it may precede these rows.
+        numbers = [cycle] if self.freeze == "day" else [cycle, fine]
         changed = np.zeros(len(clock), bool)
-        for place, held in zip(places, self.last, strict=False):
-            changed |= np.diff(place, prepend=held) != 0
+        for number, previous in zip(numbers, self.last, strict=False):
+            changed |= np.diff(number, prepend=previous) != 0
         first = np.maximum.accumulate(np.where(changed, np.arange(len(clock)), -1))
         return np.where(first >= 0, clock[np.maximum(first, 0)], self.last[2])
 
-    def _work(self, new: RowBuffer) -> PortfolioScores:
-        """Answer new rows, and learn from all whose labels are known."""
+    def _process(self, new: RowBuffer) -> PortfolioScores:
+        """Predict new rows, and train on all rows whose labels are known."""
 
-        held = self.waiting
-        old = 0 if held is None else held.size
-        rows = new if held is None or old == 0 else concat_buffers(held, new)
+        waiting = self.waiting
+        old = 0 if waiting is None else waiting.size
+        rows = new if waiting is None or old == 0 else concat_buffers(waiting, new)
         window, plan = self._window(rows), self._plan()
         count, outputs = new.size, plan[2]
-        if self.brief and self.nights >= ENOUGH:
+        if self.brief and self.nights >= MAX_FREEZES_FOR_PROGRESSIVE:
             self.questions.pop("progressive", None)
-        asked = [name in self.questions for name in QUESTIONS]
-        place, stands = self._rows_to_score(count)
-        number = int(place.max(initial=-1)) + 1
+        active = [name in self.questions for name in PROTOCOLS]
+        place, represents = self._rows_to_score(count)
+        scored = int(place.max(initial=-1)) + 1
 
         def walk(part: PortfolioPart) -> tuple[Array, Array, int]:
             size = part.form.size * outputs
-            first, second = (np.empty((number if each else 0, size), np.float32) for each in asked)
-            work = workspace(part.tables, outputs)
-            learnt = kernels.candidate_sgd.walk(
-                part.tables, plan, part.state, window, (0, old), self.delay, (place, first, second), work
+            progressive, forward = (
+                np.empty((scored if is_active else 0, size), np.float32) for is_active in active
             )
-            return first, second, learnt
+            work, out = workspace(part.tables, outputs), (place, progressive, forward)
+            trained = kernels.candidate_sgd.walk(
+                part.tables, plan, part.state, window, (0, old), self.delay, out, work
+            )
+            return progressive, forward, trained
 
         if self.threads > 1:
             with ThreadPoolExecutor(self.threads) as pool:
-                found = list(pool.map(walk, self.parts))
+                walked = list(pool.map(walk, self.parts))
         else:
-            found = [walk(part) for part in self.parts]
-        told = kernels.mixing.MixingRows(*(each[place >= 0] for each in (*self._mixing_rows(new), stands)))
-        answers = []
-        for which, name in enumerate(QUESTIONS):
-            score = np.concatenate([each[which] for each in found], axis=1)
+            walked = [walk(part) for part in self.parts]
+        columns = *self._mixing_rows(new), represents
+        mixing_rows = kernels.mixing.MixingRows(*(column[place >= 0] for column in columns))
+        predictions = []
+        for index, name in enumerate(PROTOCOLS):
+            score = np.concatenate([scores[index] for scores in walked], axis=1)
             auto = np.zeros((0, outputs), np.float32)
             if name in self.questions:
-                self.questions[name], score, auto = self.questions[name].ask(plan, self.delay, told, score)
-            answers += [score.reshape(len(score), self.form.size, outputs), auto]
-        learnt = found[0][2]
-        self.waiting = rows.take(slice(learnt, rows.size))
+                protocol = self.questions[name]
+                self.questions[name], score, auto = protocol.ask(plan, self.delay, mixing_rows, score)
+            predictions += [score.reshape(len(score), self.form.size, outputs), auto]
+        trained = walked[0][2]
+        self.waiting = rows.take(slice(trained, rows.size))
         first, self.rows = self.rows, self.rows + count
-        return PortfolioScores(first, *answers)
+        return PortfolioScores(first, *predictions)
 
     def _rows_to_score(self, count: int) -> tuple[Array, Array]:
-        """The number of each next row's answer, -1 if it is not asked; and for how many rows it stands."""
+        """Select the rows to score among the next `count` rows.
+
+        Returns the index of each row's predictions, -1 if it is not scored; and how many rows it represents.
+        """
         number = self.rows + np.arange(count)
-        stands = np.ones(count)
+        represents = np.ones(count)
         if self.brief:
-            for bound in SELDOM:
-                stands[number >= bound] *= 2
-        asked = number % stands.astype(np.int64) == 0
-        return np.where(asked, np.cumsum(asked) - 1, -1), stands
+            for bound in SUBSAMPLING_ROWS:
+                represents[number >= bound] *= 2
+        scored = number % represents.astype(np.int64) == 0
+        return np.where(scored, np.cumsum(scored) - 1, -1), represents
 
     @property
     def question(self) -> str:
-        """The question by whose answers a model is made."""
-        return "forward" if self.nights >= FEW or "progressive" not in self.questions else "progressive"
+        """Name of the protocol whose mixture weights are exported."""
+        if self.nights >= MIN_FREEZES_FOR_FORWARD or "progressive" not in self.questions:
+            return "forward"
+        return "progressive"
 
-    # ------------------------------------------------------------------ kept and restored
+    # --------------------------------------------------------------------- checkpoints
 
     def arrays(self) -> dict[str, Array]:
-        """All that it knows, as arrays."""
-        found = {
+        """Return the complete state as named arrays, for a checkpoint."""
+        arrays = {
             "place": self.columns.place,
             "counts": np.array([self.rows, self.nights, self.columns.used, self.block, *self.last]),
         }
         for number, part in enumerate(self.parts):
-            found |= {f"part{number}.{name}": array for name, array in part.state._asdict().items()}
-        for name, (bets, told, *held) in self.questions.items():
-            found |= {f"{name}.bets.{each}": array for each, array in bets._asdict().items()}
-            found |= {f"{name}.told.{each}": array for each, array in told._asdict().items()}
-            found |= {f"{name}.{each}": array for each, array in zip(HELD, held, strict=True)}
+            arrays |= {f"part{number}.{name}": array for name, array in part.state._asdict().items()}
+        for name, (state, rows, *scores) in self.questions.items():
+            arrays |= {f"{name}.bets.{key}": array for key, array in state._asdict().items()}
+            arrays |= {f"{name}.told.{key}": array for key, array in rows._asdict().items()}
+            arrays |= {f"{name}.{key}": array for key, array in zip(SCORE_FIELDS, scores, strict=True)}
         if self.waiting is not None:
-            found |= {f"waiting.{name}": array for name, array in self.waiting._asdict().items()}
-        return found
+            arrays |= {f"waiting.{name}": array for name, array in self.waiting._asdict().items()}
+        return arrays
 
     def restore(self, arrays: dict[str, Array]) -> None:
-        """Go on from where another portfolio, told the same, has been."""
+        """Resume from the `arrays` of a portfolio with the same parameters."""
 
-        def own(first: str, names: tuple[str, ...]) -> list[Array]:
-            return [arrays[f"{first}.{name}"].copy() for name in names]
+        def copies(prefix: str, names: tuple[str, ...]) -> list[Array]:
+            return [arrays[f"{prefix}.{name}"].copy() for name in names]
 
-        self.rows, self.nights, used, self.block, *last = (int(each) for each in arrays["counts"])
+        self.rows, self.nights, used, self.block, *last = (int(count) for count in arrays["counts"])
         self.columns.used, self.columns.place = used, arrays["place"].copy()
         self.last = (last[0], last[1], last[2])
         self.parts = [
-            part._replace(state=CandidateState(*own(f"part{number}", CandidateState._fields)))
+            part._replace(state=CandidateState(*copies(f"part{number}", CandidateState._fields)))
             for number, part in enumerate(self.parts)
         ]
-        asked = [name for name in QUESTIONS if f"{name}.{HELD[0]}" in arrays]
+        active = [name for name in PROTOCOLS if f"{name}.{SCORE_FIELDS[0]}" in arrays]
         self.questions = {
             name: EvaluationProtocol(
-                kernels.mixing.MixingState(*own(f"{name}.bets", kernels.mixing.MixingState._fields)),
-                kernels.mixing.MixingRows(*own(f"{name}.told", kernels.mixing.MixingRows._fields)),
-                *own(name, HELD),
+                kernels.mixing.MixingState(*copies(f"{name}.bets", kernels.mixing.MixingState._fields)),
+                kernels.mixing.MixingRows(*copies(f"{name}.told", kernels.mixing.MixingRows._fields)),
+                *copies(name, SCORE_FIELDS),
             )
-            for name in asked
+            for name in active
         }
         if "waiting.clock" in arrays:
-            self.waiting = RowBuffer(*own("waiting", RowBuffer._fields))
+            self.waiting = RowBuffer(*copies("waiting", RowBuffer._fields))
 
-    # -------------------------------------------------------------------------- inside
+    # ------------------------------------------------------------------ kernel inputs
 
     def _plan(self) -> Plan:
+        """Return the loss in the form that the kernels take."""
         return self.loss.code, self.loss.level, self.loss.outputs
 
     def _mixing_rows(self, rows: RowBuffer) -> tuple[Array, ...]:
-        """What the choice needs to know of rows."""
+        """Return the fields of `MixingRows` other than the last."""
         slot = self.form.calendar.slot[rows.fine]
         visit = rows.cycle * (self.form.calendar.size + 1) + rows.fine
-        return slot, visit, rows.clock, rows.dawn, rows.target, rows.weight, rows.block
+        return slot, visit, rows.clock, rows.frozen_at, rows.target, rows.weight, rows.block
 
     def _window(self, rows: RowBuffer) -> Any:
-        """Rows for the kernels: in columns of their own, with intercept and marks."""
+        """Return rows laid out for the kernels, with features mapped to columns, intercept and marks."""
 
         self.columns.take_in(rows.indices)
         self._widen()
@@ -316,13 +343,14 @@ class Portfolio:
             float(self.intercept),
             (starts, columns, values, norm),
         )
-        own = rows.target, rows.weight, norm, rows.fine, rows.cycle, rows.clock, rows.dawn
-        return RowWindow(starts, columns, values, *own)
+        per_row = rows.target, rows.weight, norm, rows.fine, rows.cycle, rows.clock, rows.frozen_at
+        return RowWindow(starts, columns, values, *per_row)
 
     def _widen(self) -> None:
-        """Room for all columns in use, and for some to come."""
+        """Grow the weight arrays if needed, with spare columns for features not seen yet."""
 
-        room, used = self.parts[0].state.vectors.shape[1], self.columns.used
-        if used > room:
-            more = min(max(used, room + room // 2, ROOM), self.columns.most)
-            self.parts = [part._replace(state=widen(part.state, more)) for part in self.parts]
+        allocated, used = self.parts[0].state.vectors.shape[1], self.columns.used
+        if used > allocated:
+            larger = max(used, allocated + allocated // 2, MIN_ALLOCATED_COLUMNS)
+            count = min(larger, self.columns.most)
+            self.parts = [part._replace(state=widen(part.state, count)) for part in self.parts]

@@ -1,4 +1,4 @@
-"""Evaluation protocols (progressive, walk-forward): predictions of the mixture for rows as they arrive."""
+"""Evaluation protocols (progressive, walk-forward): the mixture's predictions for rows as they arrive."""
 
 from typing import Any, NamedTuple
 
@@ -7,14 +7,18 @@ import numpy as np
 from semicyclic.auto import kernels
 from semicyclic.types import Array
 
-# As `choice.Told` has them.
-KINDS = (np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.int64, np.float64)
+# Of the fields of `kernels.mixing.MixingRows`.
+ROW_DTYPES = (np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.int64, np.float64)
+# A loss for the kernels: its code, its quantile level, and the number of scores per row.
 Plan = tuple[int, float, int]
 
 
 class EvaluationProtocol(NamedTuple):
-    """The mixture's bets; and of rows asked whose labels are not known yet, what is told of them and what
-    was answered: scores of candidates, of strategies, of the mixture."""
+    """State of the mixture under one protocol, and the scored rows whose labels are not known yet.
+
+    bets: the `MixingState`. told: the scored rows without known labels, as `MixingRows`.
+    score, bet, auto: [rows, ...] their scores by the candidates, the strategies and the mixture.
+    """
 
     bets: Any
     told: Any
@@ -23,49 +27,53 @@ class EvaluationProtocol(NamedTuple):
     auto: Array
 
     def ask(
-        self, plan: Plan, delay: int, told: Any, score: Array
+        self, plan: Plan, delay: int, rows: Any, score: Array
     ) -> tuple["EvaluationProtocol", Array, Array]:
-        """More rows, and what candidates answer: what is to be known still, these scores, the mixture's."""
+        """Predict new rows from the candidates' scores, and record the losses of labels that become known.
+
+        delay: of labels, in microseconds. rows: the new `MixingRows`. score: [rows, K * C] of the candidates.
+        Returns the new state, the candidates' scores with invalid ones set to 0, and the mixture's scores.
+        """
 
         number, outputs = len(score), plan[2]
-        before = len(self.told.clock)
+        pending = len(self.told.clock)
         bet = np.empty((number, kernels.mixing.STRATEGIES * outputs), np.float32)
         new = score, bet, np.empty((number, outputs), np.float32)
         full = EvaluationProtocol(
             self.bets,
-            kernels.mixing.MixingRows(*(np.concatenate(pair) for pair in zip(self.told, told, strict=True))),
+            kernels.mixing.MixingRows(*(np.concatenate(pair) for pair in zip(self.told, rows, strict=True))),
             *(np.concatenate(pair) for pair in zip(self[2:], new, strict=True)),
         )
         known = kernels.mixing.choose(
-            full.bets, plan, tuple(full.told), (0, before), delay, full[2:], full._scratch()
+            full.bets, plan, tuple(full.told), (0, pending), delay, full[2:], full._scratch()
         )
-        # Scores that were none have been tamed.
-        return full._after(known), full.score[before:], full.auto[before:]
+        # `choose` has set invalid scores to 0, so return its copy of the scores.
+        return full._drop_first(known), full.score[pending:], full.auto[pending:]
 
     def end(self, plan: Plan) -> "EvaluationProtocol":
-        """No rows will follow: all labels are known."""
+        """Record the losses of all remaining rows at the end of the stream."""
 
-        kernels.mixing.know_rest(self.bets, plan, tuple(self.told), 0, self[2:], self._scratch())
-        return self._after(len(self.told.clock))
+        kernels.mixing.record_remaining(self.bets, plan, tuple(self.told), 0, self[2:], self._scratch())
+        return self._drop_first(len(self.told.clock))
 
-    def _after(self, count: int) -> "EvaluationProtocol":
-        """Without the first rows."""
-        told = type(self.told)(*(each[count:].copy() for each in self.told))
-        return EvaluationProtocol(self.bets, told, *(each[count:].copy() for each in self[2:]))
+    def _drop_first(self, count: int) -> "EvaluationProtocol":
+        """Return the protocol without its first `count` pending rows."""
+        rows = type(self.told)(*(column[count:].copy() for column in self.told))
+        return EvaluationProtocol(self.bets, rows, *(scores[count:].copy() for scores in self[2:]))
 
     def _scratch(self) -> tuple[Array, ...]:
-        """Slopes, losses and targets of candidates; losses of strategies and of the mixture."""
+        """Return scratch arrays: slopes, losses, repeated target; losses of strategies and of the mixture."""
         strategies = self.bet.shape[1]
         size = self.score.shape[1]
         return tuple(np.empty(max(width, strategies), np.float32) for width in (size, size, size, 1, 1))
 
 
 def new_protocol(
-    slots: int, blocks: int, candidates: int, outputs: int, *, at_dawn: bool
+    slots: int, blocks: int, candidates: int, outputs: int, *, walk_forward: bool
 ) -> EvaluationProtocol:
-    """A question of which nothing is known yet."""
+    """Return a protocol without any rows. walk_forward: weights use only losses known at the freeze time."""
 
-    bets = kernels.mixing.no_bets(slots, blocks, candidates, at_dawn=at_dawn)
-    told = kernels.mixing.MixingRows(*(np.zeros(0, kind) for kind in KINDS))
+    state = kernels.mixing.new_mixing_state(slots, blocks, candidates, walk_forward=walk_forward)
+    rows = kernels.mixing.MixingRows(*(np.zeros(0, dtype) for dtype in ROW_DTYPES))
     widths = candidates, kernels.mixing.STRATEGIES, 1
-    return EvaluationProtocol(bets, told, *(np.zeros((0, width * outputs), np.float32) for width in widths))
+    return EvaluationProtocol(state, rows, *(np.zeros((0, width * outputs), np.float32) for width in widths))

@@ -1,1 +1,1 @@
-"""The command line: one module per command. Only this package knows the names of options."""
+"""Command line: one module per command. Only this package knows the names of options."""

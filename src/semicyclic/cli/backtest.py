@@ -10,18 +10,18 @@ from semicyclic import evaluation, reports, specs
 from semicyclic.cli.options import (
     NO_COLUMNS,
     ColumnOptions,
-    Delay,
     Files,
     Label,
+    LabelDelay,
     LoadedStream,
-    Out,
-    Plan,
+    ReportDir,
+    ScheduleSpec,
     When,
     Zone,
     describe_stream,
     load_stream,
+    parse_warm_up,
 )
-from semicyclic.cli.options import parse_warm_up as rows_before
 from semicyclic.cli.output_dir import output_dir
 
 
@@ -31,79 +31,84 @@ def backtest(
     *,
     when: When,
     label: Label,
-    out: Out,
+    out: ReportDir,
     zone: Zone = "UTC",
-    schedule: Plan = "daily:24",
-    label_delay: Delay = "0",
+    schedule: ScheduleSpec = "daily:24",
+    label_delay: LabelDelay = "0",
     warm_up: Annotated[
-        str, Parameter(help="Rows that are learnt from and not scored: 30%, 5000, or 14d.")
+        str, Parameter(help="First rows, learned from but not scored: 30%, 5000 (rows) or 14d.")
     ] = "30%",
     freeze: Annotated[
         Literal["day", "visit"],
-        Parameter(help="Models that walk forward are frozen at local midnight, or when a visit begins."),
+        Parameter(help="Freeze time of walk-forward models: local midnight, or the start of each visit."),
     ] = "day",
     baselines: Annotated[
         Literal["simple", "all"],
-        Parameter(help="all: LightGBM and Vowpal Wabbit too, where they are installed."),
+        Parameter(help="all: also compare with LightGBM and Vowpal Wabbit, if they are installed."),
     ] = "simple",
     columns: ColumnOptions = NO_COLUMNS,
 ) -> None:
-    """Was it right? Go through a file as if it came today, to compare the automatic choice with the rest.
+    """Compare method auto with its candidates and with baselines on past data.
 
-    Hundreds of candidates learn from the rows as their labels become known; the choice mixes them by what
-    they lost lately. Progressive scores are for those who learn while they serve, the walk forward for models
-    that are made at midnight and used for a day. Beside them what else could be done: the running rate, the
-    previous label, a constant for each block, one SGD model, the hour as a feature, one model for each block.
-    Writes report.html, its figures and results.json.
+    The file is replayed as a stream: hundreds of candidates learn each label once it is known, and auto mixes
+    them by recent loss. Progressive scores are for models that learn while they serve, walk-forward scores
+    for models that are frozen at midnight and serve for a day. The baselines are the running rate, the
+    previous label, a constant per block, one SGD model, SGD with the hour as a feature, and one model per
+    block. Writes report.html, its figures and results.json.
 
     Example: semicyclic backtest flights.parquet --when when --label late --zone America/New_York --out judged
     """
 
     reports.plot.check_installed()
-    told = dict(locals())
+    given = dict(locals())
     started = time.perf_counter()
     delay = specs.parse_duration("--label-delay", label_delay)
     console = Console(stderr=True)
-    with output_dir(out), reports.terminal.progress(console) as tell:
-        asked = load_stream(told, lambda share, what: tell(0.2 * share, what))
-        first = rows_before(warm_up, asked.stream.clock)
-        asked = asked._replace(stream=asked.stream.scale_targets(first))
-        how: dict[str, Any] = {"delay": delay, "freeze": freeze, "warm_up": first}
-        peers, missing = _peers(baselines, asked)
-        answered = evaluation.backtest.backtest(
-            asked.stream,
-            asked.config.schedule,
-            **how,
+    with output_dir(out), reports.terminal.progress(console) as report_progress:
+        source = load_stream(given, lambda share, stage: report_progress(0.2 * share, stage))
+        warm_up_rows = parse_warm_up(warm_up, source.stream.clock)
+        source = source._replace(stream=source.stream.scale_targets(warm_up_rows))
+        settings: dict[str, Any] = {"delay": delay, "freeze": freeze, "warm_up": warm_up_rows}
+        peers, not_installed = _external_baselines(baselines, source)
+        outcome = evaluation.backtest.backtest(
+            source.stream,
+            source.config.schedule,
+            **settings,
             peers=peers,
-            memory=asked.config.memory,
-            tell=lambda share, what: tell(0.2 + 0.7 * share, what),
+            memory=source.config.memory,
+            tell=lambda share, stage: report_progress(0.2 + 0.7 * share, stage),
         )
-        tell(0.95, "drawing")
-        results = judgement(asked, answered, **how) | {"not_installed": missing}
+        report_progress(0.95, "drawing")
+        results = backtest_results(source, outcome, **settings) | {"not_installed": not_installed}
         reports.backtest.write(out, results)
     reports.backtest.print_report(Console(), results, out, time.perf_counter() - started)
 
 
-def judgement(
-    asked: LoadedStream, answered: "evaluation.backtest.Backtest", *, delay: int, freeze: str, warm_up: int
+def backtest_results(
+    source: LoadedStream, outcome: "evaluation.backtest.Backtest", *, delay: int, freeze: str, warm_up: int
 ) -> dict[str, Any]:
-    """What a backtest says."""
+    """Return the contents of the backtest's `results.json`.
+
+    delay: label delay in microseconds. warm_up: rows that are learned from but not scored.
+    """
 
     return {
-        **describe_stream(*asked),
+        **describe_stream(*source),
         "warm_up": warm_up,
         "label_delay": delay,
         "freeze": freeze,
         "not_installed": [],
-        **evaluation.backtest_results.summarize_backtest(answered, asked.config.schedule, asked.stream.units),
+        **evaluation.backtest_results.summarize_backtest(
+            outcome, source.config.schedule, source.stream.units
+        ),
     }
 
 
-def _peers(baselines: str, asked: LoadedStream) -> tuple[dict[str, Any], list[str]]:
-    """What others would do, as far as they are installed."""
+def _external_baselines(baselines: str, source: LoadedStream) -> tuple[dict[str, Any], list[str]]:
+    """Return the baselines from other libraries by name, and the names of those that are not installed."""
     if baselines != "all":
         return {}, []
 
     return evaluation.external_baselines.external_baselines(
-        asked.loaded.table, asked.loaded.reading.columns.kinds, asked.config.schedule
+        source.loaded.table, source.loaded.reading.columns.kinds, source.config.schedule
     )

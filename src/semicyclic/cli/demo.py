@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from semicyclic import datasets, evaluation, experiments, reports, store, training
-from semicyclic.cli.backtest import judgement
+from semicyclic.cli.backtest import backtest_results
 from semicyclic.cli.diagnose import diagnosis
 from semicyclic.cli.options import ColumnOptions, load_stream, parse_warm_up
 from semicyclic.cli.output_dir import output_dir
@@ -24,16 +24,18 @@ from semicyclic.types import ReportProgress
 
 def demo(
     *,
-    out: Annotated[Path, Parameter(help="Folder for the report, the model and results.json.")] = Path("demo"),
-    seed: Annotated[int, Parameter(help="Seed of splits and orders.")] = 0,
-    repetitions: Annotated[int, Parameter(help="Repetitions of the paper's experiment.")] = 3,
+    out: Annotated[Path, Parameter(help="Output folder for the report, the model and results.json.")] = Path(
+        "demo"
+    ),
+    seed: Annotated[int, Parameter(help="Random seed for train-test splits and row orders.")] = 0,
+    repetitions: Annotated[int, Parameter(help="Repetitions of the paper's experiment, at least 2.")] = 3,
 ) -> None:
-    """Learn which flights will be late, for every block of the day, and report on it.
+    """Predict late flights with one model per block of the day, and write a report.
 
-    All flights from New York in 2013, which are part of the package. First the paper's approaches as the
-    paper compares them, then the same rows in the order of time. Then three questions: does the rhythm hurt
-    (`diagnose`), what should be deployed (`train`), was it right (`backtest`)? Writes report.html, its
-    figures, results.json, and the folders model, diagnose and backtest.
+    Uses all flights from New York in 2013, which are part of the package. Compares the paper's approaches
+    first on shuffled rows, as in the paper, then on the same rows in time order. Then runs `diagnose`,
+    `train` and `backtest` on the flights. Writes report.html, its figures, results.json, and the folders
+    model, diagnose and backtest.
 
     Example: semicyclic demo --out demo
     """
@@ -45,33 +47,42 @@ def demo(
         raise ValueError(f"--repetitions {repetitions}: must be at least 2, or no difference has an error")
     console = Console()
     started = time.perf_counter()
-    with output_dir(out), reports.terminal.progress(console) as tell:
-        tell(0.0, "reading the flights")
+    with output_dir(out), reports.terminal.progress(console) as report_progress:
+
+        def stage_progress(low: float, high: float) -> ReportProgress:
+            return _rescale_progress(report_progress, low, high)
+
+        report_progress(0.0, "reading the flights")
         schedule = datasets.flights.day()
-        how: dict[str, Any] = {"repetitions": repetitions, "seed": seed}
-        with _training(schedule, out / "model") as trained:
+        settings: dict[str, Any] = {"repetitions": repetitions, "seed": seed}
+        with _train_in_background(schedule, out / "model") as wait_for_training:
             data = datasets.flights.load(schedule)
-            # The hedge, whose kernel takes longest to compile, comes when the training beside has done that.
-            first = [name for name in experiments.flights.PAPER if name != "hedged"]
-            paper = experiments.flights.paper_losses(data, first, **how, tell=_part(tell, 0.1, 0.35))
-            calendar = experiments.flights.calendar_losses(
-                data, {*experiments.flights.CALENDAR} - {"hedged"}, tell=_part(tell, 0.35, 0.55)
+            # The hedge has the kernel that takes longest to compile. It runs last, when the background
+            # training has compiled and cached that kernel.
+            unhedged = [name for name in experiments.flights.PAPER if name != "hedged"]
+            paper = experiments.flights.paper_losses(
+                data, unhedged, **settings, tell=stage_progress(0.1, 0.35)
             )
-            tell(0.55, "training a model")
-            training, model = trained()
-        paper |= experiments.flights.paper_losses(data, ["hedged"], **how, tell=_part(tell, 0.55, 0.6))
-        calendar |= experiments.flights.calendar_losses(data, ["hedged"], tell=_part(tell, 0.6, 0.65))
-        questions = _questions(out, seed, _part(tell, 0.65, 0.95))
+            calendar = experiments.flights.calendar_losses(
+                data, {*experiments.flights.CALENDAR} - {"hedged"}, tell=stage_progress(0.35, 0.55)
+            )
+            report_progress(0.55, "training a model")
+            training_results, model = wait_for_training()
+        paper |= experiments.flights.paper_losses(
+            data, ["hedged"], **settings, tell=stage_progress(0.55, 0.6)
+        )
+        calendar |= experiments.flights.calendar_losses(data, ["hedged"], tell=stage_progress(0.6, 0.65))
+        questions = _diagnose_and_backtest(out, seed, stage_progress(0.65, 0.95))
         results = {
             "data": experiments.flights.about(data),
             "paper": experiments.flights.paper_results(data, paper, seed=seed),
             "calendar": experiments.flights.calendar_results(data, calendar),
             "questions": questions,
-            "training": training,
+            "training": training_results,
             "model": model,
             "versions": experiments.reproduce.run.versions(),
         }
-        tell(0.95, "drawing")
+        report_progress(0.95, "drawing")
         reports.output_files.write_demo(out, results)
     console.print(reports.demo.summary(results))
     for question, answer in questions["answers"].items():
@@ -81,65 +92,73 @@ def demo(
     )
 
 
-def _questions(out: Path, seed: int, tell: ReportProgress) -> dict[str, Any]:
-    """`semicyclic diagnose` and `semicyclic backtest` on the same file, from one walk through it."""
+def _diagnose_and_backtest(out: Path, seed: int, report_progress: ReportProgress) -> dict[str, Any]:
+    """Write the reports of `diagnose` and `backtest`, from a single backtest, and return their findings."""
 
-    told = {
+    given = {
         "files": [datasets.flights.data_path()],
         "when": ["when"],
         "label": "late",
         "zone": datasets.flights.ZONE,
         "schedule": "daily:24",
     }
-    asked = load_stream(
-        {**told, "columns": ColumnOptions(lateness="1d")}, lambda share, what: tell(0.2 * share, what)
+    source = load_stream(
+        {**given, "columns": ColumnOptions(lateness="1d")}, _rescale_progress(report_progress, 0.0, 0.2)
     )
-    how: dict[str, Any] = {"delay": 0, "freeze": "day", "warm_up": parse_warm_up("30%", asked.stream.clock)}
-    walked = evaluation.backtest.backtest(
-        asked.stream, asked.config.schedule, **how, tell=lambda share, what: tell(0.2 + 0.5 * share, what)
+    warm_up_rows = parse_warm_up("30%", source.stream.clock)
+    settings: dict[str, Any] = {"delay": 0, "freeze": "day", "warm_up": warm_up_rows}
+    outcome = evaluation.backtest.backtest(
+        source.stream, source.config.schedule, **settings, tell=_rescale_progress(report_progress, 0.2, 0.7)
     )
-    tell(0.7, "looking for rhythms")
-    found = diagnosis(asked, walked, asked.stream.units, delay=0, seed=seed)
-    held = judgement(asked, walked, **how)
-    tell(0.9, "drawing")
+    report_progress(0.7, "looking for rhythms")
+    diagnosed = diagnosis(source, outcome, source.stream.units, delay=0, seed=seed)
+    backtested = backtest_results(source, outcome, **settings)
+    report_progress(0.9, "drawing")
     for name, write, results in (
-        ("diagnose", reports.diagnose.write, found),
-        ("backtest", reports.backtest.write, held),
+        ("diagnose", reports.diagnose.write, diagnosed),
+        ("backtest", reports.backtest.write, backtested),
     ):
         (out / name).mkdir(exist_ok=True)
         write(out / name, results)
-    explained, said = reports.diagnose.sentences(found), reports.backtest.sentences(held)
+    diagnose_text = reports.diagnose.sentences(diagnosed)
+    backtest_text = reports.backtest.sentences(backtested)
     return {
-        "verdict": found["verdict"],
+        "verdict": diagnosed["verdict"],
         "scores": {
             key: {
-                "auto": held[key]["auto"],
-                "best": held[key]["candidates"][held[key]["best"]],
-                "baselines": held[key]["baselines"],
+                "auto": backtested[key]["auto"],
+                "best": backtested[key]["candidates"][backtested[key]["best"]],
+                "baselines": backtested[key]["baselines"],
             }
             for key in ("progressive", "walk_forward")
         },
         "answers": {
-            "Does the rhythm hurt?": f"{explained[0]} {explained[3]}",
-            "What should be deployed?": explained[2],
-            "Was it right?": " ".join(said[:3]),
-            "And why not just add the hour as a feature?": said[3].removeprefix(
+            "Does the rhythm hurt?": f"{diagnose_text[0]} {diagnose_text[3]}",
+            "What should be deployed?": diagnose_text[2],
+            "Was it right?": " ".join(backtest_text[:3]),
+            "And why not just add the hour as a feature?": backtest_text[3].removeprefix(
                 "Why not just add the hour and the weekday as features? "
             ),
         },
     }
 
 
-def _part(tell: ReportProgress, low: float, high: float) -> ReportProgress:
-    return lambda done, what: tell(low + (high - low) * done, what)
+def _rescale_progress(report_progress: ReportProgress, low: float, high: float) -> ReportProgress:
+    """Return a callback that maps the shares 0 to 1 of one stage to `low` to `high` of the command."""
+    return lambda share, stage: report_progress(low + (high - low) * share, stage)
 
 
 @contextmanager
-def _training(schedule: Schedule, out: Path) -> Iterator[Callable[[], tuple[dict[str, Any], dict[str, Any]]]]:
-    """`semicyclic train` on the same file, at work beside; when called it gives the results."""
+def _train_in_background(
+    schedule: Schedule, out: Path
+) -> Iterator[Callable[[], tuple[dict[str, Any], dict[str, Any]]]]:
+    """Run `semicyclic train` on the flights in a subprocess.
+
+    Yields a function that waits for the end and returns the training's results and the model's description.
+    """
 
     if training.run_dir.holds_run(out):
-        shutil.rmtree(out)  # a model of an earlier demo
+        shutil.rmtree(out)  # the model of an earlier demo
     starts = ",".join(str(start // 3_600_000_000) for start in schedule.starts)
     words = [
         "train",
@@ -153,7 +172,7 @@ def _training(schedule: Schedule, out: Path) -> Iterator[Callable[[], tuple[dict
         "--schedule",
     ]
     words += [f"daily:{starts}", "--label-delay", "1d", "--out", str(out)]
-    beside = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "semicyclic", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -161,8 +180,8 @@ def _training(schedule: Schedule, out: Path) -> Iterator[Callable[[], tuple[dict
     )
 
     def wait_for_results() -> tuple[dict[str, Any], dict[str, Any]]:
-        _, errors = beside.communicate()
-        if beside.returncode:
+        _, errors = process.communicate()
+        if process.returncode:
             raise ValueError(errors.strip().removeprefix("semicyclic: ") or "the training was stopped")
         return json.loads(
             (out / training.run_dir.RESULTS).read_text(encoding="utf-8")
@@ -171,6 +190,6 @@ def _training(schedule: Schedule, out: Path) -> Iterator[Callable[[], tuple[dict
     try:
         yield wait_for_results
     finally:
-        if beside.poll() is None:
-            beside.kill()
-            beside.communicate()
+        if process.poll() is None:
+            process.kill()
+            process.communicate()

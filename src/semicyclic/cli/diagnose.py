@@ -10,11 +10,11 @@ from semicyclic import evaluation, reports, specs
 from semicyclic.cli.options import (
     NO_COLUMNS,
     ColumnOptions,
-    Delay,
     Files,
     Label,
+    LabelDelay,
     LoadedStream,
-    Out,
+    ReportDir,
     When,
     Zone,
     describe_stream,
@@ -22,11 +22,9 @@ from semicyclic.cli.options import (
 )
 from semicyclic.cli.output_dir import output_dir
 
-# The walk of a diagnosis goes through so many rows, the last ones.
-RECENT = 200_000
-
-
-FEWEST = 100
+# The backtest within a diagnosis uses at most this number of rows, the most recent ones.
+MAX_BACKTEST_ROWS = 200_000
+MIN_ROWS = 100
 
 
 def diagnose(
@@ -35,17 +33,17 @@ def diagnose(
     *,
     when: When,
     label: Label,
-    out: Out,
+    out: ReportDir,
     zone: Zone = "UTC",
-    label_delay: Delay = "0",
-    seed: Annotated[int, Parameter(help="Seed of the draws of days behind the confidence.")] = 0,
+    label_delay: LabelDelay = "0",
+    seed: Annotated[int, Parameter(help="Random seed for the subsets of days behind the confidence.")] = 0,
     columns: ColumnOptions = NO_COLUMNS,
 ) -> None:
-    """Does the rhythm hurt me? What follows the clock in a file, what it costs, and what to do about it.
+    """Detect daily and weekly rhythms in a file, measure their cost, and suggest a method.
 
-    Looks for daily and weekly rhythms in labels and in what features say about them, in several numbers of
-    blocks; for drift; for how much the recent past foretells; and walks through the rows to see what one
-    model loses. Ends in a verdict. Writes report.html, its figures and results.json.
+    Tests the labels, and their relation to the features, for drift and for rhythms with several numbers of
+    blocks. Measures how well the recent past predicts the next rows. Backtests the latest rows to measure the
+    cost of a single model. Prints a verdict and writes report.html, its figures and results.json.
 
     Example: semicyclic diagnose flights.parquet --when when --label late --zone America/New_York --out why
     """
@@ -53,43 +51,49 @@ def diagnose(
     reports.plot.check_installed()
     if seed < 0:
         raise ValueError(f"--seed {seed}: must be 0 or more")
-    told = {**locals(), "schedule": "daily:24"}
+    given = {**locals(), "schedule": "daily:24"}
     started = time.perf_counter()
     delay = specs.parse_duration("--label-delay", label_delay)
     console = Console(stderr=True)
-    with output_dir(out), reports.terminal.progress(console) as tell:
-        asked = load_stream(told, lambda share, what: tell(0.2 * share, what))
-        tell(0.2, "looking for rhythms")
-        if len(asked.stream.clock) < FEWEST:
-            raise ValueError(f"there are {len(asked.stream.clock)} rows: a diagnosis needs at least {FEWEST}")
-        recent = asked.stream.last(RECENT)
-        recent = recent.scale_targets(int(0.3 * len(recent.clock)))
-        answered = evaluation.backtest.backtest(
+    with output_dir(out), reports.terminal.progress(console) as report_progress:
+        source = load_stream(given, lambda share, stage: report_progress(0.2 * share, stage))
+        report_progress(0.2, "looking for rhythms")
+        rows = len(source.stream.clock)
+        if rows < MIN_ROWS:
+            raise ValueError(f"there are {rows} rows: a diagnosis needs at least {MIN_ROWS}")
+        recent = source.stream.last(MAX_BACKTEST_ROWS)
+        warm_up_rows = int(0.3 * len(recent.clock))
+        recent = recent.scale_targets(warm_up_rows)
+        outcome = evaluation.backtest.backtest(
             recent,
-            asked.config.schedule,
+            source.config.schedule,
             delay=delay,
-            warm_up=int(0.3 * len(recent.clock)),
-            memory=asked.config.memory,
-            tell=lambda share, what: tell(0.4 + 0.5 * share, what),
+            warm_up=warm_up_rows,
+            memory=source.config.memory,
+            tell=lambda share, stage: report_progress(0.4 + 0.5 * share, stage),
         )
-        results = diagnosis(asked, answered, recent.units, delay=delay, seed=seed)
-        tell(0.95, "drawing")
+        results = diagnosis(source, outcome, recent.units, delay=delay, seed=seed)
+        report_progress(0.95, "drawing")
         reports.diagnose.write(out, results)
     reports.diagnose.print_report(Console(), results, out, time.perf_counter() - started)
 
 
 def diagnosis(
-    asked: LoadedStream,
-    answered: "evaluation.backtest.Backtest",
+    source: LoadedStream,
+    outcome: "evaluation.backtest.Backtest",
     scale: tuple[float, float],
     *,
     delay: int,
     seed: int,
 ) -> dict[str, Any]:
-    """What a diagnosis says."""
+    """Return the contents of the diagnosis's `results.json`.
+
+    outcome: backtest of the most recent rows. scale: `units` of the backtested stream.
+    delay: label delay in microseconds.
+    """
     import numpy as np
 
-    job, _, stream = asked
-    found = evaluation.diagnose.diagnose(stream, job.schedule.zone, np.random.default_rng(seed))
-    spent = evaluation.diagnose.costs(answered, job.schedule, scale)
-    return {**describe_stream(*asked), **found, "label_delay": delay, "costs": spent}
+    config, _, stream = source
+    rhythms = evaluation.diagnose.diagnose(stream, config.schedule.zone, np.random.default_rng(seed))
+    costs = evaluation.diagnose.costs(outcome, config.schedule, scale)
+    return {**describe_stream(*source), **rhythms, "label_delay": delay, "costs": costs}

@@ -12,148 +12,159 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from semicyclic import experiments, reports, store
+from semicyclic.cli.options import BatchSize
 from semicyclic.cli.output_dir import output_dir
 
-STATE, ASKED = "state", "asked.json"
+# Folder of an unfinished run within the output folder, and the file in it with the options of that run.
+STATE_DIR, OPTIONS_FILE = "state", "asked.json"
 
 
 def federate(
     data: Annotated[
         str,
-        Parameter(help="synthetic, flights (a client is a route), or a file of tweets as Sentiment140's."),
+        Parameter(
+            help="synthetic, flights (one client per route), or a tweet file in Sentiment140's format."
+        ),
     ] = "synthetic",
     /,
     *,
-    out: Annotated[Path, Parameter(help="Folder for the report, the results and the models.")],
+    out: Annotated[
+        Path, Parameter(help="Output folder for the report, its figures, results.json and the models.")
+    ],
     availability: Annotated[
         str,
         Parameter(
-            help="When devices are there: label-cycle (in one block alone), cosine or linear (around their "
-            "night), flat, rows (when their own rows were made), or a trace: FedScale's JSON, or NPZ with A "
-            "and step_minutes."
+            help="Times at which devices are available: label-cycle (in one block only), cosine or linear "
+            "(mostly during their night), flat (alike at all hours), rows (at the times of their rows), or a "
+            "trace file: FedScale's JSON, or NPZ with A and step_minutes."
         ),
     ] = "label-cycle",
-    devices: Annotated[int, Parameter(help="How many devices the synthetic population has.")] = 1000,
-    per_round: Annotated[int, Parameter(help="Replies that end a round, k.")] = 20,
-    invited: Annotated[int | None, Parameter(help="Devices asked, n; 1.3 k unless given.")] = None,
-    days: Annotated[int, Parameter(help="Days of training.")] = 10,
-    rounds_per_block: Annotated[int, Parameter(help="Rounds in each block of a day.")] = 6,
+    devices: Annotated[int, Parameter(help="Number of devices (synthetic).")] = 1000,
+    per_round: Annotated[int, Parameter(help="Number of replies that end a round, k.")] = 20,
+    invited: Annotated[
+        int | None, Parameter(help="Number of devices invited to a round, n. Default: 1.3 k.")
+    ] = None,
+    days: Annotated[int, Parameter(help="Number of simulated days of training.")] = 10,
+    rounds_per_block: Annotated[int, Parameter(help="Rounds per block of a day.")] = 6,
     local_steps: Annotated[
         list[int] | None,
         Parameter(
-            help="SGD steps of a device in a round; several are compared. [default: 10]",
+            help="SGD steps per device and round; several values are compared. [default: 10]",
             consume_multiple=True,
             negative=(),
         ),
     ] = None,
     step_size: Annotated[
-        float, Parameter(help="Of local steps, for all approaches; 0: each one's best of four.")
+        float,
+        Parameter(help="Step size of the local steps; 0: the best of four for each approach."),
     ] = 0.0,
-    batch_size: Annotated[int, Parameter(help="Rows of a local step.")] = 10,
+    batch_size: BatchSize = 10,
     skew: Annotated[
-        float, Parameter(help="How far labels follow the zone, from 0 to below .5 (synthetic).")
+        float,
+        Parameter(help="Amplitude of the share of positive labels over time zones, below .5 (synthetic)."),
     ] = 0.35,
     turn: Annotated[
         float,
-        Parameter(help="How far what tells the classes apart turns with the zone, radians (synthetic)."),
+        Parameter(help="Maximum rotation of the class direction over time zones, in radians (synthetic)."),
     ] = 0.0,
     ties: Annotated[
-        float, Parameter(help="How far speed, reliability and amount of data follow the zone; 0: not at all.")
+        float,
+        Parameter(help="Dependence of device speed, reliability and data size on the time zone; 0: none."),
     ] = 0.0,
-    separation: Annotated[float, Parameter(help="Hours between two participations of a device.")] = 0.0,
-    deadline: Annotated[float, Parameter(help="Seconds after which a round waits for nobody.")] = 30.0,
-    repetitions: Annotated[int, Parameter(help="Fleets made and trained anew.")] = 3,
-    seed: Annotated[int, Parameter(help="Seed of everything that is random.")] = 0,
+    separation: Annotated[
+        float, Parameter(help="Minimum hours between two participations of a device.")
+    ] = 0.0,
+    deadline: Annotated[
+        float, Parameter(help="Seconds after which a round stops waiting for replies.")
+    ] = 30.0,
+    repetitions: Annotated[int, Parameter(help="Number of repetitions, each with a new fleet.")] = 3,
+    seed: Annotated[int, Parameter(help="Random seed for fleets and training.")] = 0,
 ) -> None:
-    """Train a fleet of devices that come and go with the clock, and compare what to do about it.
+    """Simulate a federated fleet whose devices are available at certain hours, and compare methods.
 
-    Federated Averaging as it is and copies of it by block, one model for each block of the day
-    (`PluralisticStrategy`), separate chains, a hedge, and the ideal of devices that are always available;
-    each with the step size that is best for it on rows for validation. Runs Flower's own apps in this
-    process; killed and started again with the same words it goes on. Writes report.html, its figures,
-    results.json and the first repetition's models.safetensors.
+    Compares Federated Averaging, its copies per block, one model per block (`PluralisticStrategy`), separate
+    chains, a hedge, and the ideal of devices that are always available; each uses its best step size on
+    validation rows. Flower's apps run in this process. The same command resumes a run that was killed.
+    Writes report.html, its figures, results.json and the first repetition's models.safetensors.
 
     Example: semicyclic federate --availability cosine --local-steps 1 10 --out fleet
     """
-    told = dict(locals())
+    given = dict(locals())
 
     reports.plot.check_installed()
     if repetitions < 1:
         raise ValueError(f"--repetitions {repetitions}: must be at least 1")
-    settings, steps = _settings(told)
-    # Imported before anything is written: Flower may not be installed.
+    settings, steps = _parse_settings(given)
+    # Import before anything is written: Flower may not be installed.
     compare = experiments.federated.compare
-    # Every rejected reply is counted and reported; Flower's own lines for every round help nobody here.
+    # The report counts every rejected reply, so Flower's log lines for every round are not needed.
     logging.getLogger("flwr").setLevel(logging.ERROR)
     started = time.perf_counter()
     console = Console(stderr=True)
-    with output_dir(out), reports.terminal.progress(console) as tell:
-        state = _state(out, told, console)
+    with output_dir(out), reports.terminal.progress(console) as report_progress:
+        state_dir = _open_state_dir(out, given, console)
         try:
             results, models = compare.compare(
                 settings,
                 repetitions=repetitions,
                 local_steps=steps,
-                out=state,
-                tell=lambda share, what: tell(0.97 * share, what),
+                out=state_dir,
+                tell=lambda share, stage: report_progress(0.97 * share, stage),
             )
         except KeyboardInterrupt:
-            raise KeyboardInterrupt("stopped; the same command goes on from here") from None
+            raise KeyboardInterrupt("stopped: run the same command again to resume") from None
         except ValueError as error:
-            if not any(state.glob("**/rounds.jsonl")):
-                shutil.rmtree(state)
+            if not any(state_dir.glob("**/rounds.jsonl")):
+                shutil.rmtree(state_dir)
             if isinstance(error, compare.NoReplies):
                 raise ValueError(
                     "no round had a reply in time: give a longer --deadline, or another --availability"
                 ) from None
             raise
-        tell(0.98, "drawing")
+        report_progress(0.98, "drawing")
         models.save(out / "models.safetensors")
         reports.federate.write(out, {**results, "versions": experiments.reproduce.run.versions()})
-        shutil.rmtree(state)
+        shutil.rmtree(state_dir)
     reports.federate.print_report(Console(), results, out, time.perf_counter() - started)
 
 
-def _settings(told: dict[str, Any]) -> "tuple[experiments.federated.fleet.FleetSettings, tuple[int, ...]]":
-    """What was asked for, checked."""
+def _parse_settings(
+    given: dict[str, Any],
+) -> "tuple[experiments.federated.fleet.FleetSettings, tuple[int, ...]]":
+    """Check the options; return the fleet's settings and the numbers of local steps to compare."""
 
-    steps = tuple(told["local_steps"] or (10,))
+    steps = tuple(given["local_steps"] or (10,))
     if len(set(steps)) != len(steps) or min(steps) < 1:
         raise ValueError(f"--local-steps {' '.join(map(str, steps))}: different numbers, each at least 1")
-    invited = -(-13 * told["per_round"] // 10) if told["invited"] is None else told["invited"]
-    mine = {each.name for each in fields(experiments.federated.fleet.FleetSettings)} - {
-        "local_steps",
-        "invited",
-    }
-    given = {name: told[name] for name in mine}
-    return experiments.federated.fleet.FleetSettings(**given, local_steps=steps[0], invited=invited), steps
+    invited = -(-13 * given["per_round"] // 10) if given["invited"] is None else given["invited"]
+    names = {field.name for field in fields(experiments.federated.fleet.FleetSettings)}
+    copied = {name: given[name] for name in names - {"local_steps", "invited"}}
+    return experiments.federated.fleet.FleetSettings(**copied, local_steps=steps[0], invited=invited), steps
 
 
-def _state(out: Path, told: dict[str, Any], console: Console) -> Path:
-    """The folder of what is not finished; the same words go on with it."""
-    state = out / STATE
+def _open_state_dir(out: Path, given: dict[str, Any], console: Console) -> Path:
+    """Return the folder of the unfinished run, created if missing; raise if that run had other options."""
+    state_dir = out / STATE_DIR
 
-    asked = {name: str(value) for name, value in told.items() if name != "out"}
-    known = state / ASKED
-    if known.exists():
+    options = {name: str(value) for name, value in given.items() if name != "out"}
+    options_path = state_dir / OPTIONS_FILE
+    if options_path.exists():
         try:
-            before = json.loads(known.read_text(encoding="utf-8"))
+            saved = json.loads(options_path.read_text(encoding="utf-8"))
         except ValueError:
             raise ValueError(
-                f"{known}: it cannot be read: remove {state}, or choose another folder"
+                f"{options_path}: the file is corrupt: remove {state_dir}, or choose another folder"
             ) from None
-        for name, value in asked.items():
-            if before.get(name) != value:
+        for name, value in options.items():
+            if saved.get(name) != value:
                 raise ValueError(
                     f"--out {out}: there is an unfinished run with {name.replace('_', '-')} "
-                    f"{before.get(name)}, not {value}: say the same to go on, remove {state}, "
+                    f"{saved.get(name)}, not {value}: say the same to go on, remove {state_dir}, "
                     "or choose another folder"
                 )
-        console.print(
-            f"going on with the unfinished run in {out}", highlight=False, soft_wrap=True, markup=False
-        )
+        console.print(f"resuming the unfinished run in {out}", highlight=False, soft_wrap=True, markup=False)
     else:
-        shutil.rmtree(state, ignore_errors=True)
-        state.mkdir(parents=True)
-        store.atomic.write_text(known, json.dumps(asked))
-    return state
+        shutil.rmtree(state_dir, ignore_errors=True)
+        state_dir.mkdir(parents=True)
+        store.atomic.write_text(options_path, json.dumps(options))
+    return state_dir

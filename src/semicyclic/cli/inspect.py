@@ -1,26 +1,30 @@
 """`semicyclic inspect`: show a model."""
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.console import Console
 
 from semicyclic import reports, store, training
-from semicyclic.cli.options import model_path
+from semicyclic.cli.options import ModelFile, model_path
 
 
 def inspect(
-    model: Annotated[Path, Parameter(help="A model file, or the folder of a run.")],
+    model: ModelFile,
     /,
     *,
-    top: Annotated[int, Parameter(help="How many features that differ between blocks.")] = 10,
+    top: Annotated[
+        int, Parameter(help="Number of features to show, those that differ most between blocks.")
+    ] = 10,
     json_: Annotated[
-        bool, Parameter(name="--json", negative=(), help="For programs: all of it as JSON.")
+        bool, Parameter(name="--json", negative=(), help="Print the complete description as JSON.")
     ] = False,
 ) -> None:
-    """Show a model: its schedule, its loss in every block, what differs between blocks, where it comes from.
+    """Show a model's blocks, losses, features and origin.
+
+    Prints a table with the loss of every block. A second table lists the features whose weights differ most
+    between blocks. The last lines show the columns and the training rows, as far as the file records them.
 
     Example: semicyclic inspect late --top 5
     """
@@ -28,8 +32,8 @@ def inspect(
     if top < 0:
         raise ValueError(f"--top {top}: must be 0 or more")
     path = model_path(model)
-    found = training.inspect.describe_model(store.model_file.load(path), top=top)
+    description = training.inspect.describe_model(store.model_file.load(path), top=top)
     if json_:
-        print(json.dumps(found, indent=1, allow_nan=False))
+        print(json.dumps(description, indent=1, allow_nan=False))
     else:
-        reports.inspect.print_model(Console(), path, found)
+        reports.inspect.print_model(Console(), path, description)

@@ -1,4 +1,4 @@
-"""The command line app: registers the commands and turns exceptions into messages and exit codes."""
+"""Command line app: registers the commands and turns exceptions into messages and exit codes."""
 
 import os
 import sys
@@ -21,32 +21,36 @@ app = App(
     name="semicyclic",
     version=__version__,
     suppress_keyboard_interrupt=False,
-    help="Learn from data that arrives in a daily or weekly rhythm: one model for every block.",
+    help="Train models on data with a daily or weekly rhythm: one model per block.",
 )
 for command in (demo, diagnose, backtest, train, predict, inspect, what_if, federate, reproduce, theory):
     app.command(command)
 
 
 def main(words: list[str] | None = None) -> None:
-    """Run a command; say what went wrong in one sentence and exit with 1."""
+    """Run a command; on an error print one sentence and exit with code 1 (130 if interrupted).
+
+    words: command line arguments, by default those of the process.
+    """
     try:
         app(sys.argv[1:] if words is None else words)
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of standard output has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     except OSError as error:
-        named = error.filename is not None and error.strerror is not None
-        print(f"semicyclic: {f'{error.filename}: {error.strerror}' if named else error}", file=sys.stderr)
+        names_file = error.filename is not None and error.strerror is not None
+        message = f"{error.filename}: {error.strerror}" if names_file else error
+        print(f"semicyclic: {message}", file=sys.stderr)
         sys.exit(1)
     except MemoryError:
-        print("semicyclic: there is not enough memory for this: choose fewer blocks or rows", file=sys.stderr)
+        print("semicyclic: out of memory: use fewer blocks or rows", file=sys.stderr)
         sys.exit(1)
     except (ValueError, ArithmeticError, ImportError) as error:
         print(f"semicyclic: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt as stop:
-        print(f"semicyclic: {str(stop) or 'stopped'}", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"semicyclic: {str(interrupt) or 'stopped'}", file=sys.stderr)
         sys.exit(130)
 
 

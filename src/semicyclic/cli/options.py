@@ -1,4 +1,4 @@
-"""Option groups shared by several commands, and the loading of a whole file as a stream."""
+"""Option types and groups shared by several commands, and loading of complete files as one stream."""
 
 import re
 from dataclasses import dataclass
@@ -11,68 +11,115 @@ from semicyclic import auto, evaluation, experiments, specs, tables, training
 from semicyclic.cli.train_options import train_config
 from semicyclic.types import ReportProgress
 
+# An option that takes several values and has no `--no-` form.
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
+
+# ------------------------------------------------------------------------------------- input files
+
+Files = Annotated[
+    list[str],
+    Parameter(
+        allow_leading_hyphen=True, help="CSV, JSON lines or Parquet files, folders, or - for standard input."
+    ),
+]
+Format = Annotated[
+    Literal["csv", "jsonl", "parquet"] | None,
+    Parameter(help="File format, if the file names do not show it."),
+]
+Encoding = Annotated[str, Parameter(help="Text encoding of CSV and JSON lines files.")]
 OnError = Annotated[
     Literal["stop", "skip"],
-    Parameter(help="Stop at a row that cannot be read, or leave it out and count it."),
+    Parameter(help="Unreadable rows: stop at the first, or skip and count them."),
+]
+
+# ------------------------------------------------------------------------------------- columns
+
+When = Annotated[
+    list[str],
+    Parameter(consume_multiple=True, negative=(), help="Time column, or a date column and an hour column."),
+]
+WhenFormat = Annotated[str | None, Parameter(help="Format of the times, such as '%d.%m.%Y %H:%M'.")]
+Label = Annotated[str, Parameter(help="Column to predict.")]
+Classes = Annotated[Names, Parameter(help="All classes, if some are missing from the first rows.")]
+LossName = Annotated[
+    str | None,
+    Parameter(
+        help="logistic, hinge (train only), softmax(3), squared, absolute or quantile(0.9). Default: "
+        "logistic for two values, booleans or two texts, softmax for more texts, squared for numbers."
+    ),
+]
+NumberColumns = Annotated[Names, Parameter(help="Columns to read as numbers.")]
+CategoryColumns = Annotated[Names, Parameter(help="Columns to read as categories.")]
+TextColumns = Annotated[Names, Parameter(help="Columns to read as free text.")]
+IgnoredColumns = Annotated[Names, Parameter(help="Columns to leave out.")]
+Bins = Annotated[int, Parameter(help="Quantile bins per number column, added to its scaled value; 1: none.")]
+Bits = Annotated[
+    int | None,
+    Parameter(help="Use 2^BITS hashed columns. Default: chosen from the first rows and --memory."),
+]
+Memory = Annotated[
+    str,
+    Parameter(
+        help="Memory budget, such as 2GB, for rows, candidates and past cycles; also limits hashed columns."
+    ),
+]
+
+# ------------------------------------------------------------------------------------- time
+
+Zone = Annotated[str, Parameter(help="Time zone of the blocks, and of times without a zone.")]
+ScheduleSpec = Annotated[
+    str, Parameter(help="Blocks: daily:6, weekly:7, daily:06:00,13:30,22:00 (start times) or every:90min:3.")
+]
+Lateness = Annotated[
+    str, Parameter(help="Maximum lag behind the newest row at which a row is still sorted in: 10min, 2d.")
 ]
 Late = Annotated[
     Literal["drop", "keep", "stop"],
-    Parameter(help="Rows later than --lateness: drop them, keep them as they come, or stop at the first."),
+    Parameter(help="Rows later than --lateness: drop them, keep them in input order, or stop at the first."),
 ]
+LabelDelay = Annotated[str, Parameter(help="Time from a row until its label is known, such as 1h or 2d.")]
+
+# ------------------------------------------------------------------------------------- models and reports
+
+ModelFile = Annotated[Path, Parameter(help="Model file, or folder of a training run.")]
+ReportDir = Annotated[Path, Parameter(help="Output folder for the report, its figures and results.json.")]
+BatchSize = Annotated[int, Parameter(help="Rows per SGD step (minibatch size).")]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ColumnOptions:
-    """What columns are, and how files are read."""
+    """Options of `backtest` and `diagnose` for columns and for reading files."""
 
-    number: Annotated[Names, Parameter(help="Columns that are numbers.")] = None
-    category: Annotated[Names, Parameter(help="Columns that are categories.")] = None
-    text: Annotated[Names, Parameter(help="Columns that are texts.")] = None
-    ignore: Annotated[Names, Parameter(help="Columns to leave out.")] = None
-    loss: Annotated[
-        str | None, Parameter(help="logistic, squared, absolute or quantile(0.9), unless the label tells.")
-    ] = None
-    classes: Annotated[Names, Parameter(help="All classes, where the first rows lack some.")] = None
-    when_format: Annotated[str | None, Parameter(help="How times are written, such as '%d.%m.%Y %H:%M'.")] = (
-        None
-    )
-    lateness: Annotated[
-        str, Parameter(help="How late rows may come and still be put in order, such as 2h.")
-    ] = "0"
+    number: NumberColumns = None
+    category: CategoryColumns = None
+    text: TextColumns = None
+    ignore: IgnoredColumns = None
+    loss: LossName = None
+    classes: Classes = None
+    when_format: WhenFormat = None
+    lateness: Lateness = "0"
     late: Late = "drop"
     on_error: OnError = "stop"
-    bins: Annotated[int, Parameter(help="Quantile bins of a number, beside its scaled value.")] = 16
-    bits: Annotated[int | None, Parameter(help="2^bits hashed columns.")] = None
-    memory: Annotated[str, Parameter(help="How much memory the rows may use, such as 2GB.")] = "4GB"
-    format: Annotated[
-        Literal["csv", "jsonl", "parquet"] | None, Parameter(help="Where the files' names do not tell.")
-    ] = None
-    encoding: Annotated[str, Parameter(help="Encoding of CSV and JSON lines.")] = "utf-8"
+    bins: Bins = 16
+    bits: Bits = None
+    memory: Memory = "4GB"
+    format: Format = None
+    encoding: Encoding = "utf-8"
 
 
-Files = Annotated[
-    list[str],
-    Parameter(allow_leading_hyphen=True, help="CSV, JSON lines or Parquet files, folders, or -."),
-]
-When = Annotated[
-    list[str],
-    Parameter(consume_multiple=True, negative=(), help="The column with the time, or a date and an hour."),
-]
-Label = Annotated[str, Parameter(help="The column to predict.")]
-Zone = Annotated[str, Parameter(help="Zone of the blocks, and of times that name none.")]
-Plan = Annotated[str, Parameter(help="Blocks: daily:24, weekly:168, daily:06:00,13:30,22:00, every:90min:3.")]
-Out = Annotated[Path, Parameter(help="Folder for the report and results.json.")]
-Delay = Annotated[str, Parameter(help="How long after its row a label is known, such as 1d.")]
 NO_COLUMNS = ColumnOptions()
 
 
-def reading_config(told: dict[str, Any]) -> "training.config.TrainConfig":
-    """The job of reading these files; labels are taken as known at once, and held back later."""
+def reading_config(given: dict[str, Any]) -> "training.config.TrainConfig":
+    """Return the settings for reading the files of `backtest` and `diagnose`.
 
-    columns = vars(told["columns"])
-    rest = {
+    The label delay is 0 here: labels are known as soon as their rows are read, and the backtest applies the
+    delay later.
+    """
+
+    columns = vars(given["columns"])
+    fixed = {
         "method": "pluralistic",
         "step_size": "adaptive",
         "batch_size": 16,
@@ -81,71 +128,76 @@ def reading_config(told: dict[str, Any]) -> "training.config.TrainConfig":
         "read_out": "mean",
     }
     return train_config(
-        {**rest, **columns, **{name: told[name] for name in ("when", "label", "zone", "schedule")}}
+        {**fixed, **columns, **{name: given[name] for name in ("when", "label", "zone", "schedule")}}
     )
 
 
 class LoadedStream(NamedTuple):
-    """All rows of some files in memory, and how they were read."""
+    """All rows of the input files in memory, with the settings used to read them."""
 
     config: "training.config.TrainConfig"
     loaded: "training.load_all.LoadedRows"
     stream: "evaluation.backtest.LabelledStream"
 
 
-def load_stream(told: dict[str, Any], tell: ReportProgress) -> LoadedStream:
-    """All rows of the files, and the stream they are."""
+def load_stream(given: dict[str, Any], report_progress: ReportProgress) -> LoadedStream:
+    """Read all rows of the files into memory, as a labelled stream.
 
-    job = reading_config(told)
-    columns = told["columns"]
+    given: option values by parameter name.
+    """
+
+    config = reading_config(given)
+    columns = given["columns"]
     if columns.loss == "hinge":
         raise ValueError("--loss hinge: it has no probabilities to be judged by: choose logistic")
     inputs = tables.sources.Sources(
-        told["files"],
+        given["files"],
         tables.text_formats.FormatOptions(columns.format, columns.encoding, tuple(columns.ignore or ())),
     )
-    found = training.load_all.load_all(job, inputs, tell)
-    labels = found.reading.labels
+    loaded = training.load_all.load_all(config, inputs, report_progress)
+    labels = loaded.reading.labels
     scale = labels.scale if not labels.classes else 1.0
     if not scale < 1e100:
-        raise ValueError(f"labels of column {told['label']!r} are around {scale:.0e}: scale them first")
-    target = auto.buffer.targets(found.rows.labels, labels.loss)
-    held = found.rows, found.ticks, found.clock, target, labels.loss
+        raise ValueError(
+            f"the labels in column {given['label']!r} are of order {scale:.0e}, which is too large: "
+            "rescale them first"
+        )
+    target = auto.buffer.targets(loaded.rows.labels, labels.loss)
     stream = evaluation.backtest.LabelledStream(
-        *held, (scale**2, scale), 0.0 if labels.classes else labels.mean
+        loaded.rows,
+        loaded.ticks,
+        loaded.clock,
+        target,
+        labels.loss,
+        (scale**2, scale),
+        0.0 if labels.classes else labels.mean,
     )
-    return LoadedStream(job, found, stream)
+    return LoadedStream(config, loaded, stream)
 
 
 def parse_warm_up(text: str, clock: Any) -> int:
-    """How many rows are learnt from before any is scored: 30%, a number of rows, or a length of time."""
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(%?)", text.strip())
+    """Return the number of warm-up rows, which are learned from but not scored.
+
+    text: a percentage of the rows (30%), a number of rows, or a duration from the first row (14d).
+    clock: [n] arrival times of the rows in microseconds, ascending.
+    """
+    number = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(%?)", text.strip())
     count = len(clock)
-    if found is None:
+    if number is None:
         import numpy as np
 
         rows = int(np.searchsorted(clock, clock[0] + specs.parse_duration("--warm-up", text), side="left"))
-    elif found[2]:
-        rows = int(float(found[1]) / 100 * count)
+    elif number[2]:
+        rows = int(float(number[1]) / 100 * count)
     else:
-        rows = int(float(found[1]))
+        rows = int(float(number[1]))
     if not 0 <= rows < count:
         raise ValueError(f"--warm-up {text}: that leaves none of {count:,} rows to be scored: give less")
     return rows
 
 
-Format = Literal["csv", "jsonl", "parquet"]
-
-
-Encoding = Annotated[str, Parameter(help="Encoding of CSV and JSON lines.")]
-
-
-Ignored = Annotated[
-    list[str] | None, Parameter(consume_multiple=True, negative=(), help="Columns to leave out.")
-]
-
-
 def model_path(path: Path) -> Path:
+    """Return the model file in a run folder; return the path of a file unchanged."""
 
     if path.is_dir():
         if not (path / training.run_dir.MODEL).is_file():
@@ -155,13 +207,13 @@ def model_path(path: Path) -> Path:
 
 
 def describe_stream(
-    job: "training.config.TrainConfig",
-    found: "training.load_all.LoadedRows",
+    config: "training.config.TrainConfig",
+    loaded: "training.load_all.LoadedRows",
     stream: "evaluation.backtest.LabelledStream",
 ) -> dict[str, Any]:
-    """What was asked of which rows."""
+    """Return the task, rows, time span, schedule and package versions, for `results.json`."""
 
-    reading = found.reading
+    reading = loaded.reading
     return {
         "task": "classification" if reading.labels.classes else "regression",
         "loss": stream.loss.name,
@@ -170,8 +222,8 @@ def describe_stream(
         "rows": len(stream.clock),
         "first": int(stream.clock[0]),
         "last": int(stream.clock[-1]),
-        "zone": job.schedule.zone,
-        "schedule": job.schedule.to_json(),
-        "blocks": list(job.schedule.labels),
+        "zone": config.schedule.zone,
+        "schedule": config.schedule.to_json(),
+        "blocks": list(config.schedule.labels),
         "versions": experiments.reproduce.run.versions(),
     }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 @contextmanager
 def output_dir(out: Path) -> Iterator[None]:
-    """The folder for what is written, there before any work is done; gone again if nothing came of it."""
-    known = out.exists()
+    """Create the output folder before any work starts; on failure remove it if it is new and still empty."""
+    existed = out.exists()
     try:
         out.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -18,6 +18,6 @@ def output_dir(out: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if not known and not any(out.iterdir()):
+        if not existed and not any(out.iterdir()):
             out.rmdir()
         raise

@@ -8,58 +8,64 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from semicyclic import datasets, experiments, method, reports
+from semicyclic.cli.options import BatchSize
 from semicyclic.cli.output_dir import output_dir
 from semicyclic.types import ReportProgress
 
 
 def reproduce(
     file: Annotated[
-        Path | None, Parameter(help="Sentiment140's CSV file; without it, a stand-in is made.")
+        Path | None, Parameter(help="Sentiment140's CSV file. Default: synthetic stand-in data.")
     ] = None,
     *,
-    out: Annotated[Path, Parameter(help="Folder for the report, the figures and results.json.")] = Path(
-        "reproduce"
-    ),
+    out: Annotated[
+        Path, Parameter(help="Output folder for the report, its figures and results.json.")
+    ] = Path("reproduce"),
     as_: Annotated[
-        Literal["text", "script"], Parameter(name="--as", help="The paper's words, or its authors' program.")
+        Literal["text", "script"],
+        Parameter(name="--as", help="Protocol of the paper's text, or of its authors' script."),
     ] = "text",
-    seed: Annotated[int, Parameter(help="Seed of splits, skew and orders.")] = 0,
-    repetitions: Annotated[int, Parameter(help="Repetitions, each with its own split.")] = 10,
-    blocks: Annotated[int, Parameter(help="m, blocks of the day.")] = 6,
-    cycles: Annotated[int, Parameter(help="K, days.")] = 10,
-    vocabulary: Annotated[int, Parameter(help="How many of the most frequent words are features.")] = 1024,
-    batch_size: Annotated[int, Parameter(help="Rows a step.")] = 128,
+    seed: Annotated[int, Parameter(help="Random seed for train-test splits, label skew and row orders.")] = 0,
+    repetitions: Annotated[int, Parameter(help="Number of repetitions, each with its own split.")] = 10,
+    blocks: Annotated[int, Parameter(help="Blocks per day, m.")] = 6,
+    cycles: Annotated[int, Parameter(help="Number of cycles (days), K.")] = 10,
+    vocabulary: Annotated[int, Parameter(help="Number of features: the most frequent words.")] = 1024,
+    batch_size: BatchSize = 128,
     skew: Annotated[
         Literal["rate", "drop", "none"] | None,
         Parameter(
-            help="Label skew: rates (text) or shares dropped (script) interpolated over the day, or none."
+            help="Label skew over the day: interpolated rates of positives, interpolated shares of dropped "
+            "rows, or none. Default: rate for text, drop for script."
         ),
     ] = None,
-    passes: Annotated[int, Parameter(help="Passes over the rows within the K days.")] = 1,
+    passes: Annotated[int, Parameter(help="Number of passes over the rows within the K cycles.")] = 1,
     step_size: Annotated[
         list[float] | None,
         Parameter(
             consume_multiple=True,
             negative=(),
-            help="Logistic step of every approach; of several, each approach takes its best.",
+            help="Logistic step size of every approach; with several, each approach uses its best.",
         ),
     ] = None,
     grid: Annotated[
         bool,
-        Parameter(negative=(), help="Try the paper's learning rates .1 .215 .464 1 2.15, as the paper did."),
+        Parameter(negative=(), help="Try the paper's grid of learning rates: .1 .215 .464 1 2.15."),
     ] = False,
     radius: Annotated[
-        float, Parameter(help="B, the ball onto which Prod's two chains are projected.")
+        float, Parameter(help="Radius B of the ball onto which Prod's two chains are projected.")
     ] = 10.0,
     download: Annotated[
-        bool, Parameter(negative=(), help="Fetch Sentiment140 (81 MB) into the folder, check and unpack it.")
+        bool,
+        Parameter(
+            negative=(), help="Download Sentiment140 (81 MB) to the output folder, verify and unpack it."
+        ),
     ] = False,
-    rows: Annotated[int | None, Parameter(help="Rows of the stand-in, 1,600,000 unless given.")] = None,
+    rows: Annotated[int | None, Parameter(help="Number of stand-in rows. Default: 1,600,000.")] = None,
 ) -> None:
-    """Run the paper's experiment, whole: its approaches, its figures, and what it leaves out.
+    """Run the paper's experiment with all its approaches and figures, and additional baselines.
 
-    Writes report.html, the figures as SVG and PNG, results.json and results.csv. Without FILE or
-    --download the data are a stand-in made by the package, in the layout and size of Sentiment140.
+    Without FILE or --download, the data are a synthetic stand-in with the layout and size of Sentiment140.
+    Writes report.html, the figures as SVG and PNG, results.json and results.csv.
 
     Example: semicyclic reproduce training.1600000.processed.noemoticon.csv --out paper --seed 1
     """
@@ -78,31 +84,38 @@ def reproduce(
         "drop": experiments.reproduce.protocol.by_drop,
         "none": None,
     }
-    how: dict[str, Any] = {"blocks": blocks, "cycles": cycles, "batch_size": batch_size, "passes": passes}
+    settings: dict[str, Any] = {
+        "blocks": blocks,
+        "cycles": cycles,
+        "batch_size": batch_size,
+        "passes": passes,
+    }
     if skew is not None:
-        how["skew"] = skews[skew]
+        settings["skew"] = skews[skew]
     steps: tuple[experiments.reproduce.approaches.StepSizes, ...] = (experiments.reproduce.repetition.PAPER,)
     if step_size or grid:
         steps = experiments.reproduce.repetition.grid(
             step_size or [2 * rate for rate in experiments.reproduce.repetition.LEARNING_RATES]
         )
-    follow = experiments.reproduce.protocol.script if as_ == "script" else experiments.reproduce.protocol.text
-    plan = experiments.reproduce.repetition.Experiment(follow(**how), steps, repetitions, seed, radius)
+    protocols = experiments.reproduce.protocol
+    protocol = (protocols.script if as_ == "script" else protocols.text)(**settings)
+    experiment = experiments.reproduce.repetition.Experiment(protocol, steps, repetitions, seed, radius)
     console = Console()
     started = time.perf_counter()
-    with output_dir(out), reports.terminal.progress(console) as tell:
-        tweets = _tweets(file, out if download else None, rows, vocabulary, tell)
-        ingest = time.perf_counter() - started
+    with output_dir(out), reports.terminal.progress(console) as report_progress:
+        tweets = _read_tweets(file, out if download else None, rows, vocabulary, report_progress)
+        ingest_seconds = time.perf_counter() - started
         try:
-            found = experiments.reproduce.run.run_experiment(tweets, plan, progress=tell)
+            outcome = experiments.reproduce.run.run_experiment(tweets, experiment, progress=report_progress)
         except method.training_loop.Diverged:
             raise ValueError("a chain left the finite numbers: choose a smaller --step-size") from None
         stand_in = file is None and not download
         source = datasets.download.SENTIMENT140.member if download else None if file is None else file.name
-        results = experiments.reproduce.run.describe(found, plan, tweets, protocol=as_, file=source)
-        tell(1.0, "drawing")
+        results = experiments.reproduce.run.describe(outcome, experiment, tweets, protocol=as_, file=source)
+        report_progress(1.0, "drawing")
         pictures = reports.reproduce.draw_all(results)
-        results["seconds"] = {"ingest": ingest, **results["seconds"], "total": time.perf_counter() - started}
+        total_seconds = time.perf_counter() - started
+        results["seconds"] = {"ingest": ingest_seconds, **results["seconds"], "total": total_seconds}
         reports.output_files.write_reproduction(out, results, pictures)
     console.print(reports.terminal.reproduction(results))
     console.print(
@@ -116,23 +129,34 @@ def reproduce(
     )
 
 
-def _tweets(
-    file: Path | None, place: Path | None, rows: int | None, vocabulary: int, tell: ReportProgress
+def _read_tweets(
+    file: Path | None,
+    download_dir: Path | None,
+    rows: int | None,
+    vocabulary: int,
+    report_progress: ReportProgress,
 ) -> "datasets.sentiment140.Tweets":
-    """The rows of a file, of one fetched into `place`, or of the stand-in."""
+    """Return the tweets of a file, of the file downloaded into `download_dir`, or of the stand-in.
 
-    if place is not None:
+    rows: size of the stand-in. vocabulary: number of words that are features.
+    """
+
+    if download_dir is not None:
         file = datasets.download.fetch(
-            datasets.download.SENTIMENT140, place, progress=lambda done: tell(done, "fetching Sentiment140")
+            datasets.download.SENTIMENT140,
+            download_dir,
+            progress=lambda share: report_progress(share, "fetching Sentiment140"),
         )
     if file is not None:
         return datasets.sentiment140.read_file(
-            file, vocabulary=vocabulary, progress=lambda done: tell(done, "reading")
+            file, vocabulary=vocabulary, progress=lambda share: report_progress(share, "reading")
         )
     size = datasets.synthetic_tweets.ROWS if rows is None else rows
-    # A row of the stand-in has about 170 bytes.
+    bytes_per_row = 170  # of the stand-in, roughly
     return datasets.sentiment140.read(
         datasets.synthetic_tweets.make(size),
         vocabulary=vocabulary,
-        progress=lambda done: tell(min(done / (170 * size), 1.0), "making and reading the stand-in"),
+        progress=lambda done: report_progress(
+            min(done / (bytes_per_row * size), 1.0), "making and reading the stand-in"
+        ),
     )

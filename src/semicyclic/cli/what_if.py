@@ -1,63 +1,69 @@
-"""`semicyclic what-if`: read other models out of a finished run."""
+"""`semicyclic what-if`: compute other models from the log of a run."""
 
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
 
 from semicyclic import reports, store, tables, training
+from semicyclic.cli.options import Encoding, Format
 from semicyclic.cli.output_dir import output_dir
 
 
 def what_if(
-    run: Annotated[Path, Parameter(help="The folder of a run.")],
+    run: Annotated[Path, Parameter(help="Folder of a training run.")],
     /,
     *,
     blocks: Annotated[
         list[int] | None,
-        Parameter(consume_multiple=True, negative=(), help="Numbers of blocks, made of whole ones."),
+        Parameter(
+            consume_multiple=True,
+            negative=(),
+            help="Block counts, divisors of the run's own: adjacent blocks are merged.",
+        ),
     ] = None,
     read_out: Annotated[
         list[str] | None,
         Parameter(
-            consume_multiple=True, negative=(), help="mean, last, last-cycle, tail, tail:5, fading, fading:5."
+            consume_multiple=True,
+            negative=(),
+            help="mean, last, last-cycle, tail, tail:5, fading or fading:5 (cycles). "
+            "Default: mean, tail, last-cycle and last.",
         ),
     ] = None,
-    until: Annotated[int | None, Parameter(help="As of so many cycles before the end.")] = None,
+    until: Annotated[int | None, Parameter(help="Leave out this number of cycles at the end.")] = None,
     data: Annotated[
         list[str] | None,
-        Parameter(consume_multiple=True, negative=(), help="Files with labels, to score the models on."),
+        Parameter(consume_multiple=True, negative=(), help="Files with labels, for scoring the models."),
     ] = None,
-    out: Annotated[Path | None, Parameter(help="Folder for the models and results.json.")] = None,
-    format: Annotated[
-        Literal["csv", "jsonl", "parquet"] | None, Parameter(help="Where the files' names do not tell.")
-    ] = None,
-    encoding: Annotated[str, Parameter(help="Encoding of CSV and JSON lines.")] = "utf-8",
+    out: Annotated[Path | None, Parameter(help="Output folder for the models and results.json.")] = None,
+    format: Format = None,
+    encoding: Encoding = "utf-8",
 ) -> None:
-    """What if I had fewer blocks, or another read-out? Models from the log of a run, without its data.
+    """Compute models with fewer blocks or other read-outs from a run's log, without its data.
 
-    The log has what one chain was in every visit, as far back as --memory of the training went; so every mean
-    of it, by any blocks that are made of whole ones, is there in seconds. With --data the models are scored.
+    The log records one chain at every visit to a block, as far back as --memory of the training allowed.
+    Averages of these records, also over merged blocks, take seconds. With --data, the models are also scored.
 
     Example: semicyclic what-if late --blocks 6 --read-out tail --data next-month.parquet --out other
     """
 
     started = time.perf_counter()
     log = training.what_if.open_run(run)
-    wanted = [
-        training.what_if.ModelRequest(count, training.what_if.check_read_out(each), until)
+    requests = [
+        training.what_if.ModelRequest(count, training.what_if.check_read_out(name), until)
         for count in (blocks if blocks else (None,))
-        for each in (read_out or ["mean", "tail", "last-cycle", "last"])
+        for name in (read_out or ["mean", "tail", "last-cycle", "last"])
     ]
-    models = [training.what_if.model_for(log, each) for each in wanted]
-    made = time.perf_counter() - started
+    models = [training.what_if.model_for(log, request) for request in requests]
+    seconds = time.perf_counter() - started
     results: dict[str, Any] = {
         "run": log.job.method,
         "cycles_kept": log.cycles,
-        "seconds": made,
+        "seconds": seconds,
         "models": [],
     }
     label = log.job.wish.label
@@ -67,15 +73,15 @@ def what_if(
         else tables.load.read(data, like=models[0], label=label, format=format, encoding=encoding)
     )
     with output_dir(out) if out is not None else nullcontext():
-        for each, model in zip(wanted, models, strict=True):
-            held: dict[str, Any] = {"blocks": model.blocks, "read_out": each.read_out}
-            held["never_visited"] = len(model.fallback)
+        for request, model in zip(requests, models, strict=True):
+            entry: dict[str, Any] = {"blocks": model.blocks, "read_out": request.read_out}
+            entry["never_visited"] = len(model.fallback)
             if rows is not None:
-                held["scores"] = training.what_if.score_model(model, rows)
+                entry["scores"] = training.what_if.score_model(model, rows)
             if out is not None:
-                held["file"] = f"{each.name}.safetensors"
-                store.model_file.save(model, out / held["file"])
-            results["models"].append(held)
+                entry["file"] = f"{request.name}.safetensors"
+                store.model_file.save(model, out / entry["file"])
+            results["models"].append(entry)
         if out is not None:
             reports.output_files.write_json(out / "results.json", results)
     reports.what_if.print_report(Console(), results, out)

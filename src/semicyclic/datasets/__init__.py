@@ -1,4 +1,4 @@
-"""Data sets: flights, Sentiment140, a synthetic replacement for it, and streams of a known regime."""
+"""Datasets: flights, Sentiment140, a synthetic replacement for it, and streams of a known regime."""
 
 from typing import TYPE_CHECKING
 

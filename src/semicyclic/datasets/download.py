@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-BLOCK = 1 << 18
-# Seconds without a byte after which a server is taken to be gone.
-PATIENCE = 60.0
+READ_BYTES = 1 << 18
+# Give up if the server sends nothing for this long.
+TIMEOUT_SECONDS = 60.0
 
 
 class Archive(NamedTuple):
-    """A zip file somewhere, what it must be like, and the file wanted from it."""
+    """Zip file to download: URL, size in bytes, SHA-256 checksum, and the member to extract."""
 
     address: str
     size: int
@@ -34,50 +34,54 @@ SENTIMENT140 = Archive(
 
 
 def fetch(archive: Archive, folder: Path, *, progress: Callable[[float], None] = lambda _: None) -> Path:
-    """The wanted file in `folder`: fetched, checked and unpacked, unless it is there already.
+    """Download, verify and extract the archive's member to `folder`, unless it exists; return its path.
 
-    The file takes its name only when it is whole, so one that is there is whole.
+    The file is renamed into place only when it is complete, so an existing file is complete.
+    progress: called with the share of the archive downloaded so far.
     """
     wanted = folder / archive.member
     if wanted.exists():
         return wanted
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as place:
-        packed, unpacked = Path(place) / "archive.zip", Path(place) / "unpacked"
-        _load(archive, packed, progress)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".fetch-") as temporary:
+        packed, unpacked = Path(temporary) / "archive.zip", Path(temporary) / "unpacked"
+        _download(archive, packed, progress)
         try:
             with (
                 zipfile.ZipFile(packed) as file,
                 file.open(archive.member) as source,
                 unpacked.open("wb") as out,
             ):
-                while part := source.read(BLOCK):
+                while part := source.read(READ_BYTES):
                     out.write(part)
                 out.flush()
                 os.fsync(out.fileno())
         except (zipfile.BadZipFile, KeyError) as error:
-            raise ValueError(f"{archive.address} is not the archive expected: {error}") from None
+            raise ValueError(f"{archive.address} is not the expected archive: {error}") from None
         os.replace(unpacked, wanted)
     return wanted
 
 
-def _load(archive: Archive, path: Path, progress: Callable[[float], None]) -> None:
-    found, size = hashlib.sha256(), 0
+def _download(archive: Archive, path: Path, progress: Callable[[float], None]) -> None:
+    checksum, size = hashlib.sha256(), 0
     try:
-        with urllib.request.urlopen(archive.address, timeout=PATIENCE) as answer, path.open("wb") as out:
-            while part := answer.read(BLOCK):
+        with (
+            urllib.request.urlopen(archive.address, timeout=TIMEOUT_SECONDS) as response,
+            path.open("wb") as out,
+        ):
+            while part := response.read(READ_BYTES):
                 size += len(part)
                 if size > archive.size:
                     raise ValueError(f"{archive.address} sends more than the {archive.size:,} bytes expected")
-                found.update(part)
+                checksum.update(part)
                 out.write(part)
                 progress(size / archive.size)
     except urllib.error.HTTPError as error:
-        raise ValueError(f"{archive.address} answers {error.code} {error.reason}") from None
+        raise ValueError(f"{archive.address} returned {error.code} {error.reason}") from None
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         reason = getattr(error, "reason", None) or error
         raise ValueError(f"{archive.address} cannot be fetched: {reason}") from None
     if size != archive.size:
         raise ValueError(f"{archive.address} sent {size:,} of {archive.size:,} bytes: try again")
-    if found.hexdigest() != archive.sha256:
-        raise ValueError(f"{archive.address} sent other bytes than expected: SHA-256 {found.hexdigest()}")
+    if checksum.hexdigest() != archive.sha256:
+        raise ValueError(f"{archive.address} sent other bytes than expected: SHA-256 {checksum.hexdigest()}")

@@ -10,18 +10,20 @@ import numpy as np
 from semicyclic.datasets import kernels
 from semicyclic.types import Array
 
-# Bytes read at a time.
-PART = 1 << 23
+# Bytes per read.
+PART_BYTES = 1 << 23
+# Default vocabulary size.
 VOCABULARY = 1024
-CAP = 4
+# Word counts are capped at this number.
+MAX_WORD_COUNT = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Tweets:
-    """Rows in the order of the file.
+    """Tweets as bags of words, in the order of the file.
 
-    start, words, counts: row r has the words[start[r]:start[r+1]], all different, so often each.
-    positive: the label. second: the second of the day, by the clock that wrote the date.
+    start, words, counts: row r has the distinct words[start[r]:start[r+1]], with these counts (capped).
+    positive: the label. second: the second of the day, in the local time of the date field.
     vocabulary: the words by number, the most frequent first.
     """
 
@@ -42,7 +44,10 @@ def read_file(
     vocabulary: int = VOCABULARY,
     progress: Callable[[float], None] = lambda _: None,
 ) -> Tweets:
-    """Read a file in the layout of Sentiment140's training.1600000.processed.noemoticon.csv."""
+    """Read a file in the format of Sentiment140's training.1600000.processed.noemoticon.csv.
+
+    vocabulary: number of words to keep. progress: called with the share of the file read so far.
+    """
     if path.is_dir():
         raise ValueError(f"{path} is a folder: give the CSV file in it")
     size = path.stat().st_size
@@ -51,7 +56,7 @@ def read_file(
 
 def _parts(path: Path) -> Iterator[Array]:
     with path.open("rb") as file:
-        while part := file.read(PART):
+        while part := file.read(PART_BYTES):
             yield np.frombuffer(part, np.uint8)
 
 
@@ -61,51 +66,50 @@ def read(
     vocabulary: int = VOCABULARY,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Tweets:
-    """Read the bytes of such a file, in parts cut anywhere. `progress` is told how many were read."""
+    """Read the bytes of such a file, in parts split anywhere; `progress` gets the number of bytes read."""
     if not 1 <= vocabulary <= 2**16:
         raise ValueError(f"a vocabulary of {vocabulary} words: choose from 1 to {2**16}")
-    found = _Reader()
+    reader = _Reader()
     rest = np.zeros(0, np.uint8)
     done = 0
-    for part in _ahead(parts):
-        rest = found.read(np.concatenate([rest, part]) if len(rest) else part, final=False)
+    for part in _read_ahead(parts):
+        rest = reader.read(np.concatenate([rest, part]) if len(rest) else part, final=False)
         done += len(part)
         progress(done)
-    found.read(rest, final=True)
-    return found.tweets(vocabulary)
+    reader.read(rest, final=True)
+    return reader.tweets(vocabulary)
 
 
-def _ahead(parts: Iterable[Array]) -> Iterator[Array]:
-    """The same parts, the next one being made while the present one is used."""
+def _read_ahead(parts: Iterable[Array]) -> Iterator[Array]:
+    """Yield the same parts with read-ahead: a thread produces the next while the current one is used."""
     source = iter(parts)
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, source, None)
-        while (part := coming.result()) is not None:
-            coming = pool.submit(next, source, None)
+        upcoming = pool.submit(next, source, None)
+        while (part := upcoming.result()) is not None:
+            upcoming = pool.submit(next, source, None)
             yield part
 
 
 class _Reader:
-    """What was read so far: the words of every row by number, and a table of all words."""
+    """Incremental reader: keeps the word numbers of every row read so far, and a hash table of all words."""
 
     def __init__(self) -> None:
         self.rows = 0
         self.columns: list[tuple[Array, Array, Array]] = []
         self.words: list[Array] = []
-        self.table = _blank(1 << 17)
+        self.table = _empty_table(1 << 17)
         self.pool = np.zeros(1 << 20, np.uint8), np.zeros((1 << 16) + 1, np.int64)
         self.used = np.zeros(1, np.int64)
 
     def read(self, data: Array, *, final: bool) -> Array:
-        """Read the whole rows of these bytes; what is left of them."""
-
+        """Read the complete rows of `data`; return the remaining bytes."""
         start = 0
         while start < len(data):
-            # A row has at least 16 bytes: five commas, a label, a date; words are shorter than bytes.
-            room = len(data) - start
-            columns = np.empty(room // 16 + 2, bool), np.empty(room // 16 + 2, np.int32)
-            begin, words = np.empty(room // 16 + 3, np.int64), np.empty(room + 8, np.int32)
-            rows, stop, wrong, low, high, used = kernels.tokenizer.read_rows(
+            # A row has at least 16 bytes (five commas, a label, a date), and a word at least one.
+            size = len(data) - start
+            columns = np.empty(size // 16 + 2, bool), np.empty(size // 16 + 2, np.int32)
+            begin, words = np.empty(size // 16 + 3, np.int64), np.empty(size + 8, np.int32)
+            rows, stop, status, low, high, used = kernels.tokenizer.read_rows(
                 data, start, final, (*columns, begin), words, self.table, self.pool, self.used
             )
             self.columns.append(
@@ -113,35 +117,33 @@ class _Reader:
             )
             self.words.append(words[:used].copy())
             self.rows += rows
-            if wrong not in (kernels.tokenizer.FINE, kernels.tokenizer.FULL):
-                raise ValueError(self._sentence(wrong, data, low, high))
-            if wrong == kernels.tokenizer.FINE:
+            if status not in (kernels.tokenizer.FINE, kernels.tokenizer.FULL):
+                raise ValueError(self._error_message(status, data, low, high))
+            if status == kernels.tokenizer.FINE:
                 return data[stop:].copy()
             start = stop
-            self._widen()
+            self._grow()
         return data[len(data) :]
 
-    def _widen(self) -> None:
-
-        wider = _blank(2 * len(self.table))
-        kernels.tokenizer.place_again(self.table, wider)
+    def _grow(self) -> None:
+        wider = _empty_table(2 * len(self.table))
+        kernels.tokenizer.rehash(self.table, wider)
         self.table = wider
         letters, starts = self.pool
         self.pool = np.r_[letters, np.zeros_like(letters)], np.r_[starts, np.zeros(len(starts) - 1, np.int64)]
 
-    def _sentence(self, wrong: int, data: Array, low: int, high: int) -> str:
-
+    def _error_message(self, status: int, data: Array, low: int, high: int) -> str:
         row = self.rows + 1
-        if wrong == kernels.tokenizer.COLUMN_COUNT:
+        if status == kernels.tokenizer.COLUMN_COUNT:
             return f"row {row} has {low} column(s): there must be six, target, id, date, flag, user and text"
-        if wrong == kernels.tokenizer.OPEN_QUOTE:
+        if status == kernels.tokenizer.OPEN_QUOTE:
             return f"row {row} has a quote that is not closed"
-        if wrong == kernels.tokenizer.TOO_LONG:
+        if status == kernels.tokenizer.TOO_LONG:
             return f"row {row} has a text of {low:,} bytes: at most {high:,} can be read"
         field = data[low:high].tobytes().decode("latin-1").removesuffix('"')
-        # In one line, whatever the field holds.
+        # Escaped, so that the message stays on one line.
         shown = field[:60].encode("unicode_escape").decode("ascii")
-        if wrong == kernels.tokenizer.LABEL:
+        if status == kernels.tokenizer.LABEL:
             header = " (a header? remove that line)" if row == 1 else ""
             return (
                 f'row {row} has the unknown label "{shown}": the target must be 0 (negative) or 4 '
@@ -152,8 +154,7 @@ class _Reader:
         )
 
     def tweets(self, vocabulary: int) -> Tweets:
-        """Bags of the most frequent words; of equally frequent ones those seen first."""
-
+        """Return bags of the most frequent words; ties are broken in favor of words seen first."""
         positive = np.concatenate([part[0] for part in self.columns] or [np.zeros(0, bool)])
         if len(positive) == 0:
             raise ValueError("there are no rows: the file is empty")
@@ -172,16 +173,16 @@ class _Reader:
         self.table = self.table[:0]
         begins, columns, cells = [np.zeros(1, np.int64)], [], []
         total = 0
-        for place, words in enumerate(self.words):
-            begin = np.r_[0, np.cumsum(self.columns[place][2])]
+        for part, words in enumerate(self.words):
+            begin = np.r_[0, np.cumsum(self.columns[part][2])]
             start, column = np.empty(len(begin), np.int64), np.empty(len(words), np.uint16)
             count = np.empty(len(words), np.uint8)
-            used = kernels.tokenizer.bags(words, begin, rank, CAP, (start, column, count))
+            used = kernels.tokenizer.bags(words, begin, rank, MAX_WORD_COUNT, (start, column, count))
             begins.append(start[1:] + total)
             columns.append(column[:used].copy())
             cells.append(count[:used].copy())
             total += used
-            self.words[place] = words[:0]
+            self.words[part] = words[:0]
         return Tweets(
             np.concatenate(begins),
             np.concatenate(columns),
@@ -192,6 +193,6 @@ class _Reader:
         )
 
 
-def _blank(slots: int) -> Array:
-    """A table of tokens that has none."""
+def _empty_table(slots: int) -> Array:
+    """Return an empty token table."""
     return np.full((slots, 2), 2**64 - 1, np.uint64)

@@ -1,4 +1,4 @@
-"""Backtests, baselines, and the diagnosis of daily and weekly rhythms."""
+"""Backtests, baselines, and diagnosis of daily and weekly rhythms."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
-"""Backtest: every candidate, the automatic choice and baselines over past data.
+"""Backtest: scores of every candidate, the automatic choice and baselines over past data.
 
-Progressive: each row is answered with all that was known when it came. Forward: by models that were frozen
-at the last local midnight (or when the visit began), as they would have been used. Rows of the warm-up are
-learnt from and not scored.
+Rows are predicted under two protocols. Progressive: by models trained on all labels known when the row
+arrived. Forward (walk-forward): by models as of the row's freeze time, the last local midnight or the
+beginning of the visit, as they would have been deployed. Rows of the warm-up are trained on but not scored.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ import numpy as np
 from semicyclic.auto.calendar import calendar_of
 from semicyclic.auto.candidates import fitting, form_of
 from semicyclic.auto.export import weights_of
-from semicyclic.auto.portfolio import QUESTIONS, Portfolio
+from semicyclic.auto.portfolio import PROTOCOLS, Portfolio
 from semicyclic.evaluation import baselines
 from semicyclic.evaluation.scores import ScoreSums
 from semicyclic.method.loss import LOGISTIC, Loss
@@ -25,25 +25,26 @@ from semicyclic.schedule.timezones import to_wall
 from semicyclic.types import Array, ReportProgress
 
 AUTO = "auto"
-# Candidates with the step that a practitioner would try first, by what he calls them.
-PLAIN = {
+# Candidates with a default step size that also appear as baselines, under common names.
+PLAIN_BASELINES = {
     "one SGD model": "single, adaptive 0.2, live",
     "SGD with hour and weekday": "block as a feature, adaptive 0.2, live",
     "one model per block": "separate, adaptive 0.2, live",
 }
-# The choice is looked at so often over the whole stream.
-LOOKS = 200
-LEAST = 64
-# Numbers are scaled by at least so many of the first.
-FEW = 100
+# Number of snapshots of the mixture weights over the stream, and the minimum of rows between them.
+SNAPSHOTS = 200
+MIN_ROWS_PER_SNAPSHOT = 64
+# Numeric targets are standardized by at least this many of the first rows.
+MIN_ROWS_FOR_SCALING = 100
 
 
 class LabelledStream(NamedTuple):
-    """A stream that is past: rows in the order in which they came, and all that is known of them.
+    """A recorded stream: rows in order of arrival, with labels and times.
 
-    ticks: the times that tell their blocks; clock: when they came. target: labels as the loss wants them.
-    units: what a squared (or log) loss and an absolute error are multiplied by, to be the labels' own.
-    origin: the label that is learnt from as 0.
+    ticks: times that determine the blocks; clock: arrival times. Both in microseconds since 1970 UTC.
+    target: labels as encoded for the loss.
+    units: factors that convert a squared (or log) loss and an absolute error to the units of the labels.
+    origin: the label that corresponds to a target of 0.
     """
 
     rows: Rows
@@ -55,33 +56,42 @@ class LabelledStream(NamedTuple):
     origin: float = 0.0
 
     def scale_targets(self, rows: int) -> "LabelledStream":
-        """Numbers as targets of mean 0 and spread 1 by the first rows alone: no later one is known."""
+        """Standardize numeric targets to mean 0 and standard deviation 1 over the first `rows` rows.
+
+        Later rows are not used, since their labels are not known yet. Class labels are returned unchanged.
+        """
         if self.loss.classes:
             return self
         y = self.target * self.units[1] + self.origin
-        first = y[: max(rows, FEW)]
+        first = y[: max(rows, MIN_ROWS_FOR_SCALING)]
         origin, scale = float(first.mean()), float(first.std())
         scale = scale if scale > 0 else 1.0
         return self._replace(target=(y - origin) / scale, units=(scale**2, scale), origin=origin)
 
     def last(self, count: int) -> "LabelledStream":
-        """The last rows of it."""
+        """Return the stream of the last `count` rows."""
         part = slice(max(len(self.clock) - count, 0), len(self.clock))
-        held = self.rows[part], self.ticks[part], self.clock[part], self.target[part]
-        return LabelledStream(*held, self.loss, self.units, self.origin)
+        columns = self.rows[part], self.ticks[part], self.clock[part], self.target[part]
+        return LabelledStream(*columns, self.loss, self.units, self.origin)
 
 
 class WeightSnapshot(NamedTuple):
-    """The weights of candidates at one moment, mean over slots."""
+    """Mixture weights at one time, averaged over slots.
+
+    clock: microseconds since 1970 UTC. weights: [K] of the candidates.
+    """
 
     clock: int
     weights: Array
 
 
 class Backtest(NamedTuple):
-    """What came of it: by question the tally of all, and looks at the choice.
+    """Result of a backtest: per protocol, the scores of all models and snapshots of the mixture weights.
 
-    names: of candidates, then "auto", then baselines; the tallies' order. cycles: their numbers.
+    names: of the candidates, then "auto", then the baselines; the order of the scores.
+    candidates: number of candidates. tallies, looks: scores and snapshots by protocol.
+    cycles: numbers of the cycles; days if the schedule's period is shorter than a day.
+    warm_up: number of rows that were not scored. portfolio: the candidates after the last row.
     """
 
     names: tuple[str, ...]
@@ -93,7 +103,7 @@ class Backtest(NamedTuple):
     portfolio: Portfolio
 
 
-# Other answers to the same questions: of a stream and what is known at each row the scores [rows, C].
+# A function of a stream and the number of labels known at each row [rows], which returns scores [rows, C].
 ExternalBaseline = Callable[[LabelledStream, Array], Array]
 
 
@@ -108,11 +118,16 @@ def backtest(
     memory: int = 4 * 10**9,
     tell: ReportProgress | None = None,
 ) -> Backtest:
-    """Ask all candidates, their mixture and baselines what they would have answered.
+    """Score all candidates, their mixture and the baselines on a recorded stream.
 
-    Numbers should be `scaled` by the warm-up. memory: bytes that candidates may use.
+    stream: numeric targets should be standardized by `LabelledStream.scale_targets` over the warm-up.
+    delay: time from a row's arrival until its label is known, in microseconds.
+    freeze: freeze times of the walk-forward protocol: "day" (local midnight) or "visit" (its beginning).
+    warm_up: number of first rows that are trained on but not scored.
+    peers: external baselines by name. memory: maximum memory of the candidates, in bytes.
+    tell: progress callback.
     """
-    say = tell or (lambda _, __: None)
+    report = tell or (lambda _, __: None)
     calendar = calendar_of(schedule)
     late = bool((stream.clock != stream.ticks).any())
     loss, width = stream.loss, stream.rows.width
@@ -120,61 +135,65 @@ def backtest(
     portfolio = Portfolio(form, loss, width, delay=delay, freeze=freeze, apart=late, room=room)
     count = len(stream.clock)
     cycle, block = schedule.place(stream.ticks)
-    dawn = portfolio.dawns(stream.clock, cycle, calendar.place(stream.ticks), schedule.zone)
+    frozen_at = portfolio.freeze_times(stream.clock, cycle, calendar.place(stream.ticks), schedule.zone)
     known = {
         name: known_before(stream.clock, until, delay)
-        for name, until in zip(QUESTIONS, (stream.clock, dawn), strict=True)
+        for name, until in zip(PROTOCOLS, (stream.clock, frozen_at), strict=True)
     }
-    others = {name: baselines.simple(stream.loss, stream.target, block, known[name]) for name in QUESTIONS}
+    others = {name: baselines.simple(stream.loss, stream.target, block, known[name]) for name in PROTOCOLS}
     for name, peer in (peers or {}).items():
-        for question in QUESTIONS:
-            say(0.0, f"{name}, {question}")
-            others[question][name] = peer(stream, known[question])
-    plain = {name: portfolio.names.index(of) for name, of in PLAIN.items() if of in portfolio.names}
-    names = (*portfolio.names, AUTO, *others[QUESTIONS[0]], *plain)
-    if schedule.period < DAY:  # cycles are to be compared, and these are too short for that
+        for protocol in PROTOCOLS:
+            report(0.0, f"{name}, {protocol}")
+            others[protocol][name] = peer(stream, known[protocol])
+    plain = {
+        name: portfolio.names.index(candidate)
+        for name, candidate in PLAIN_BASELINES.items()
+        if candidate in portfolio.names
+    }
+    names = (*portfolio.names, AUTO, *others[PROTOCOLS[0]], *plain)
+    if schedule.period < DAY:  # too short for standard errors over cycles: use days instead
         cycle = to_wall(schedule.zone, stream.ticks) // DAY
     numbers, index = np.unique(cycle, return_inverse=True)
-    sizes, odds = (schedule.blocks, len(numbers), len(names)), _odds(stream, warm_up)
-    tallies = {name: ScoreSums.none(*sizes, loss, odds) for name in QUESTIONS}
-    looks: dict[str, list[WeightSnapshot]] = {name: [] for name in QUESTIONS}
-    step = max(LEAST, count // LOOKS)
+    sizes, odds = (schedule.blocks, len(numbers), len(names)), _log_odds(stream, warm_up)
+    tallies = {name: ScoreSums.none(*sizes, loss, odds) for name in PROTOCOLS}
+    looks: dict[str, list[WeightSnapshot]] = {name: [] for name in PROTOCOLS}
+    step = max(MIN_ROWS_PER_SNAPSHOT, count // SNAPSHOTS)
     for start in range(0, count, step):
         part = slice(start, min(start + step, count))
-        for answers in portfolio.add(
+        for predicted in portfolio.add(
             stream.rows[part], stream.clock[part], stream.ticks[part], stream.target[part]
         ):
-            rows = slice(answers.first, answers.first + len(answers.progressive))
+            rows = slice(predicted.first, predicted.first + len(predicted.progressive))
             scored = slice(max(rows.start, warm_up), rows.stop)
             if scored.start >= scored.stop:
                 continue
-            own = slice(scored.start - rows.start, None)
+            after_warm_up = slice(scored.start - rows.start, None)
             for name, candidates, auto in (
-                ("progressive", answers.progressive, answers.progressive_auto),
-                ("forward", answers.forward, answers.forward_auto),
+                ("progressive", predicted.progressive, predicted.progressive_auto),
+                ("forward", predicted.forward, predicted.forward_auto),
             ):
-                beside = [each[scored] for each in others[name].values()]
+                baseline_scores = [scores[scored] for scores in others[name].values()]
                 score = np.concatenate(
                     [
-                        candidates[own],
-                        auto[own][:, None],
-                        *(each[:, None].astype(np.float32) for each in beside),
-                        candidates[own][:, list(plain.values())],
+                        candidates[after_warm_up],
+                        auto[after_warm_up][:, None],
+                        *(scores[:, None].astype(np.float32) for scores in baseline_scores),
+                        candidates[after_warm_up][:, list(plain.values())],
                     ],
                     axis=1,
                 )
                 tallies[name].add(stream.loss, score, stream.target[scored], block[scored], index[scored])
-        for name in QUESTIONS:
+        for name in PROTOCOLS:
             looks[name].append(
                 WeightSnapshot(int(stream.clock[part.stop - 1]), weights_of(portfolio, name).mean(axis=0))
             )
-        say(part.stop / count, "walking through the rows")
+        report(part.stop / count, "walking through the rows")
     portfolio.end()
     return Backtest(names, portfolio.form.size, tallies, looks, numbers, warm_up, portfolio)
 
 
-def _odds(stream: LabelledStream, warm_up: int) -> float:
-    """The log odds around which scores will lie, of two classes."""
+def _log_odds(stream: LabelledStream, warm_up: int) -> float:
+    """Return the log odds of the second of two classes in the warm-up; 0 for other losses."""
     if stream.loss.code != LOGISTIC:
         return 0.0
     share = (float((stream.target[:warm_up] > 0).sum()) + 1.0) / (warm_up + 2.0)

@@ -1,4 +1,4 @@
-"""The `results.json` of a backtest."""
+"""Contents of the `results.json` of a backtest."""
 
 from math import isfinite
 from typing import Any
@@ -9,24 +9,34 @@ from semicyclic.evaluation.backtest import Backtest, WeightSnapshot
 from semicyclic.evaluation.scores import ScoreSums
 from semicyclic.schedule.schedule import Schedule
 
-KEYS = {"progressive": "progressive", "forward": "walk_forward"}
-DIGITS = 7
+# Names of the protocols in the results.
+PROTOCOL_KEYS = {"progressive": "progressive", "forward": "walk_forward"}
+SIGNIFICANT_DIGITS = 7
 
 
-def summarize_backtest(found: Backtest, schedule: Schedule, units: tuple[float, float]) -> dict[str, Any]:
-    """Both questions: scores, intervals, blocks, gains; and how the choice went."""
+def summarize_backtest(result: Backtest, schedule: Schedule, units: tuple[float, float]) -> dict[str, Any]:
+    """Return, per protocol, scores, confidence intervals, scores by block, gains, and mixture weights.
+
+    units: as in `LabelledStream`.
+    """
     return {
-        **{key: _question(found, found.tallies[name], schedule, units) for name, key in KEYS.items()},
-        "choice": {key: _choice(found, found.looks[name]) for name, key in KEYS.items()},
-        "cycles": [int(each) for each in found.cycles],
+        **{
+            key: _protocol_results(result, result.tallies[name], schedule, units)
+            for name, key in PROTOCOL_KEYS.items()
+        },
+        "choice": {
+            key: _weights_over_time(result, result.looks[name]) for name, key in PROTOCOL_KEYS.items()
+        },
+        "cycles": [int(number) for number in result.cycles],
     }
 
 
-def _question(
-    found: Backtest, tally: ScoreSums, schedule: Schedule, units: tuple[float, float]
+def _protocol_results(
+    result: Backtest, tally: ScoreSums, schedule: Schedule, units: tuple[float, float]
 ) -> dict[str, Any]:
-    names, count = found.names, found.candidates
-    scores = [_round_scores(each) for each in tally.overall(units)]
+    """Return the results under one protocol."""
+    names, count = result.names, result.candidates
+    scores = [_round_scores(measures) for measures in tally.overall(units)]
     first = tally.names()[0]
     margin = tally.margins(units[0])
     gap, gap_margin = tally.gaps(count, units[0])
@@ -38,68 +48,70 @@ def _question(
         "baselines": dict(zip(names[count + 1 :], scores[count + 1 :], strict=True)),
         "best": names[best],
         "intervals": {names[k]: _interval(scores[k][first], float(margin[k])) for k in (count, *named)},
-        # How much better the choice was, cycle by cycle.
-        "gains": {names[k]: {"mean": float(gap[k]), "margin": _number(gap_margin[k])} for k in named},
-        "by_block": _blocks(found, tally, schedule, units),
+        # Loss of each model in excess of the automatic choice, paired by cycle.
+        "gains": {names[k]: {"mean": float(gap[k]), "margin": _finite_or_none(gap_margin[k])} for k in named},
+        "by_block": _block_scores(result, tally, schedule, units),
         "gain_by_cycle": {
-            names[k]: [float(each) for each in units[0] * (tally.by_cycle[:, k] - tally.by_cycle[:, count])]
+            names[k]: [float(gain) for gain in units[0] * (tally.by_cycle[:, k] - tally.by_cycle[:, count])]
             for k in named
         },
-        "rows_by_cycle": [int(each) for each in tally.cycle_rows],
+        "rows_by_cycle": [int(rows) for rows in tally.cycle_rows],
     }
 
 
-def _blocks(
-    found: Backtest, tally: ScoreSums, schedule: Schedule, units: tuple[float, float]
+def _block_scores(
+    result: Backtest, tally: ScoreSums, schedule: Schedule, units: tuple[float, float]
 ) -> dict[str, Any]:
+    """Return the mean scores of all models in each block that has rows."""
     first, second = tally.names()
-    names, count = found.names, found.candidates
+    names, count = result.names, result.candidates
     blocks = {}
     for block, label in enumerate(schedule.labels):
         rows = tally.rows[block]
         if not rows:
             continue
         sums = tally.by_block[:, block] / rows
-        each = [
+        scores = [
             _round_scores({first: float(one * units[0]), second: float(other * units[1])})
             for one, other in sums.T
         ]
         blocks[label] = {
             "rows": int(rows),
-            "auto": each[count],
-            "candidates": dict(zip(names[:count], each[:count], strict=True)),
-            "baselines": dict(zip(names[count + 1 :], each[count + 1 :], strict=True)),
+            "auto": scores[count],
+            "candidates": dict(zip(names[:count], scores[:count], strict=True)),
+            "baselines": dict(zip(names[count + 1 :], scores[count + 1 :], strict=True)),
         }
     return blocks
 
 
-def _choice(found: Backtest, looks: list[WeightSnapshot]) -> dict[str, Any]:
-    """How much weight each kind of chain, each step and each read-out had, over time."""
-    weights = np.array([look.weights for look in looks])
-    parts = [name.rsplit(", ", 2) for name in found.names[: found.candidates]]
+def _weights_over_time(result: Backtest, snapshots: list[WeightSnapshot]) -> dict[str, Any]:
+    """Return the mixture weight of each kind of chain, each step size and each read-out over time."""
+    weights = np.array([snapshot.weights for snapshot in snapshots])
+    parts = [name.rsplit(", ", 2) for name in result.names[: result.candidates]]
     summed = {}
-    for what, place in (("chains", 0), ("steps", 1), ("read_outs", 2)):
-        own = [part[place] for part in parts]
-        summed[what] = {
-            name: [round(float(each), 4) for each in weights[:, [at == name for at in own]].sum(axis=1)]
-            for name in dict.fromkeys(own)
+    for key, position in (("chains", 0), ("steps", 1), ("read_outs", 2)):
+        labels = [part[position] for part in parts]
+        summed[key] = {
+            name: [round(float(w), 4) for w in weights[:, [label == name for label in labels]].sum(axis=1)]
+            for name in dict.fromkeys(labels)
         }
     last = weights[-1]
     top = np.argsort(-last)[:10]
     return {
-        "at": [look.clock for look in looks],
+        "at": [snapshot.clock for snapshot in snapshots],
         **summed,
-        "last": {found.names[k]: round(float(last[k]), 4) for k in top},
+        "last": {result.names[k]: round(float(last[k]), 4) for k in top},
     }
 
 
 def _round_scores(scores: dict[str, float]) -> dict[str, float]:
-    return {name: float(f"{value:.{DIGITS}g}") for name, value in scores.items()}
+    return {name: float(f"{value:.{SIGNIFICANT_DIGITS}g}") for name, value in scores.items()}
 
 
 def _interval(value: float, margin: float) -> list[float] | None:
+    """Return [value - margin, value + margin], or None if the margin is not finite."""
     return [value - margin, value + margin] if isfinite(margin) else None
 
 
-def _number(value: Any) -> float | None:
+def _finite_or_none(value: Any) -> float | None:
     return float(value) if isfinite(value) else None

@@ -1,4 +1,4 @@
-"""Diagnosis: which parts of a stream follow the clock, what that costs, and the regime."""
+"""Diagnosis of a stream: effects of the time of day and the weekday, their cost, and the regime."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from semicyclic.evaluation.backtest import Backtest, LabelledStream
 from semicyclic.evaluation.backtest_results import summarize_backtest
 from semicyclic.evaluation.regime import (
     METHODS,
-    RARE,
+    SIGNIFICANCE,
     RegimeEvidence,
     TimeGroups,
     confidence_of,
     cuts_of,
+    effect_size,
     evidence_of,
     regime_of,
-    size,
 )
 from semicyclic.evaluation.score_tests import DenseSample, PartScores, ScoreTest
 from semicyclic.evaluation.scores import NORMAL
@@ -25,25 +25,26 @@ from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timezones import to_wall
 from semicyclic.types import Array
 
-COUNTS = (2, 3, 4, 6, 8, 12, 24)
-# As few blocks as have this share of what the best number of them has.
-NEARLY_ALL = 0.9
+# Numbers of blocks per day to compare.
+BLOCK_COUNTS = (2, 3, 4, 6, 8, 12, 24)
+# The verdict is the smallest number of blocks with at least this share of the largest effect size.
+MIN_SHARE_OF_BEST = 0.9
 
 
 def diagnose(stream: LabelledStream, zone: str, rng: np.random.Generator) -> dict[str, Any]:
-    """What hours, weekdays and stretches of time have of their own; and the verdict."""
+    """Return the effects of hours, weekdays and periods of time, and the verdict, as a JSON value."""
     sample = score_tests.sample_of(stream.rows, stream.target, stream.loss)
     cuts = cuts_of(stream.ticks[sample.number], zone, sample.X.shape[1])
     evidence = evidence_of(sample, cuts)
     regime = regime_of(evidence)
-    counts = _counts(sample, cuts)
+    counts = _compare_block_counts(sample, cuts)
     count = len(sample.y)
     return {
         "verdict": {
             "regime": regime,
             "method": METHODS[regime],
-            "blocks": _blocks(regime, evidence, counts),
-            "period": _period(regime, evidence),
+            "blocks": _recommended_blocks(regime, evidence, counts),
+            "period": _recommended_period(regime, evidence),
             "confidence": confidence_of(sample, cuts, regime, rng),
         },
         "columns_looked_at": sample.X.shape[1] - 1,
@@ -55,68 +56,71 @@ def diagnose(stream: LabelledStream, zone: str, rng: np.random.Generator) -> dic
         },
         "block_counts": counts,
         "labels": {
-            "hours": _labels(stream, _hour(stream, zone), [f"{hour:02d}:00" for hour in range(24)]),
-            "weekdays": _labels(stream, _weekday(stream, zone), WEEKDAYS),
-            "time": _labels(stream, *_stretches(stream, zone)),
+            "hours": _label_rates(stream, _hour(stream, zone), [f"{hour:02d}:00" for hour in range(24)]),
+            "weekdays": _label_rates(stream, _weekday(stream, zone), WEEKDAYS),
+            "time": _label_rates(stream, *_stretches(stream, zone)),
         },
-        "models": _models(evidence, cuts),
-        "recent_past": _past(sample, cuts),
+        "models": _model_similarity(evidence, cuts),
+        "recent_past": _residual_correlations(sample, cuts),
     }
 
 
-def _effect(found: ScoreTest, rows: int) -> dict[str, Any]:
+def _effect(test: ScoreTest, rows: int) -> dict[str, Any]:
+    """Return a score test as a JSON value, with effects in nats per row."""
     return {
-        "parts": found.parts,
+        "parts": test.parts,
         "intercept": {
-            "nats_a_row": found.intercept_excess / rows,
-            "chance": found.intercept_chance,
-            "is_there": found.intercept_chance < RARE,
+            "nats_a_row": test.intercept_excess / rows,
+            "chance": test.intercept_chance,
+            "is_there": test.intercept_chance < SIGNIFICANCE,
         },
         "weights": {
-            "nats_a_row": found.weights_excess / rows,
-            "chance": found.weights_chance,
-            "is_there": found.weights_chance < RARE,
+            "nats_a_row": test.weights_excess / rows,
+            "chance": test.weights_chance,
+            "is_there": test.weights_chance < SIGNIFICANCE,
         },
     }
 
 
-def _counts(sample: DenseSample, cuts: TimeGroups) -> list[dict[str, Any]]:
-    """The same rows cut into fewer or more blocks of the day."""
+def _compare_block_counts(sample: DenseSample, cuts: TimeGroups) -> list[dict[str, Any]]:
+    """Return the effect size for the day cut into fewer or more blocks."""
     common = score_tests.fit(sample)
-    whole = score_tests.parts_of(sample, common, cuts.hour, cuts.hours)
-    found = []
-    for blocks in COUNTS:
+    finest = score_tests.parts_of(sample, common, cuts.hour, cuts.hours)
+    results = []
+    for blocks in BLOCK_COUNTS:
         if cuts.hours % blocks:
             continue
         group = np.arange(cuts.hours) * blocks // cuts.hours
         parts = PartScores(
-            *(np.stack([each[group == block].sum(axis=0) for block in range(blocks)]) for each in whole)
+            *(np.stack([array[group == block].sum(axis=0) for block in range(blocks)]) for array in finest)
         )
         test = score_tests.score_test(parts)
-        found.append({"blocks": blocks, "nats_a_row": size(test) / len(sample.y), **_chances(test)})
-    return found
+        results.append({"blocks": blocks, "nats_a_row": effect_size(test) / len(sample.y), **_p_values(test)})
+    return results
 
 
-def _chances(found: ScoreTest) -> dict[str, float]:
-    return {"intercept_chance": found.intercept_chance, "weights_chance": found.weights_chance}
+def _p_values(test: ScoreTest) -> dict[str, float]:
+    return {"intercept_chance": test.intercept_chance, "weights_chance": test.weights_chance}
 
 
-def _blocks(regime: str, evidence: RegimeEvidence, counts: list[dict[str, Any]]) -> int:
+def _recommended_blocks(regime: str, evidence: RegimeEvidence, counts: list[dict[str, Any]]) -> int:
+    """Return the recommended number of blocks: 1 without a rhythm, 7 for a weekly one."""
     if regime in ("none", "drift"):
         return 1
-    if _period(regime, evidence) == "weekly":
+    if _recommended_period(regime, evidence) == "weekly":
         return 7
-    best = max((each["nats_a_row"] for each in counts), default=0.0)
-    enough = [each["blocks"] for each in counts if each["nats_a_row"] >= NEARLY_ALL * best]
-    return min(enough) if best > 0 else 1
+    best = max((result["nats_a_row"] for result in counts), default=0.0)
+    sufficient = [result["blocks"] for result in counts if result["nats_a_row"] >= MIN_SHARE_OF_BEST * best]
+    return min(sufficient) if best > 0 else 1
 
 
-def _period(regime: str, evidence: RegimeEvidence) -> str | None:
+def _recommended_period(regime: str, evidence: RegimeEvidence) -> str | None:
+    """Return "daily" or "weekly", or None without a rhythm."""
     if regime in ("none", "drift"):
         return None
-    if regime == "weekly" or size(evidence.weekday) > size(evidence.hour):
+    if regime == "weekly" or effect_size(evidence.weekday) > effect_size(evidence.hour):
         return "weekly"
-    return "daily" if size(evidence.hour) > 0 else None
+    return "daily" if effect_size(evidence.hour) > 0 else None
 
 
 def _hour(stream: LabelledStream, zone: str) -> Array:
@@ -128,82 +132,90 @@ def _weekday(stream: LabelledStream, zone: str) -> Array:
 
 
 def _stretches(stream: LabelledStream, zone: str) -> tuple[Array, list[str]]:
-    """Stretches of time, and the days on which they begin."""
+    """Return each row's period of time, and the month and day on which each period begins."""
     part = cuts_of(stream.ticks, zone, 1).stretch
     days = to_wall(zone, stream.ticks).astype("datetime64[us]").astype("datetime64[D]")
     return part, [str(days[part == k].min())[5:] if (part == k).any() else "" for k in range(part.max() + 1)]
 
 
-def _labels(stream: LabelledStream, part: Array, names: Any) -> list[dict[str, Any]]:
-    """The rate (of two classes the second, of several each) or mean of labels, with 95 % intervals."""
+def _label_rates(stream: LabelledStream, part: Array, names: Any) -> list[dict[str, Any]]:
+    """Return label rates or means by part of the rows, with 95 % confidence intervals.
+
+    For two classes it is the rate of the second, for several classes the rate of each without an interval.
+    part: [rows]. names: of the parts; parts without a name or without rows are left out.
+    """
     loss, count = stream.loss, int(part.max()) + 1
     rows = np.bincount(part, minlength=count)
-    found = []
+    rates = []
     for k in range(count):
         if rows[k] == 0 or k >= len(names):
             continue
-        own = stream.target[part == k]
+        target = stream.target[part == k]
         if loss.classes > 2:
-            share = np.bincount(own.astype(np.int64), minlength=loss.classes) / rows[k]
-            found.append({"part": names[k], "rows": int(rows[k]), "rates": [float(each) for each in share]})
+            share = np.bincount(target.astype(np.int64), minlength=loss.classes) / rows[k]
+            rates.append({"part": names[k], "rows": int(rows[k]), "rates": [float(rate) for rate in share]})
             continue
         if loss.classes == 2:
-            mean = float((own > 0).mean())
-            # Wilson's interval, which is sound for rare labels too.
+            mean = float((target > 0).mean())
+            # Wilson's interval, which is valid for rare labels too.
             z = NORMAL**2 / rows[k]
             centre = (mean + z / 2) / (1 + z)
             half = NORMAL * np.sqrt(mean * (1 - mean) / rows[k] + z / (4 * rows[k])) / (1 + z)
         else:
             scale = stream.units[1]
-            mean = centre = float(own.mean()) * scale + stream.origin
-            half = NORMAL * float(own.std()) * scale / np.sqrt(rows[k])
+            mean = centre = float(target.mean()) * scale + stream.origin
+            half = NORMAL * float(target.std()) * scale / np.sqrt(rows[k])
         interval = [float(centre - half), float(centre + half)]
-        found.append({"part": names[k], "rows": int(rows[k]), "rate": mean, "interval": interval})
-    return found
+        rates.append({"part": names[k], "rows": int(rows[k]), "rate": mean, "interval": interval})
+    return rates
 
 
-def _models(evidence: RegimeEvidence, cuts: TimeGroups) -> dict[str, Any]:
-    """How alike the blocks' own models are: the cosines between their weights; None where rows are few."""
+def _model_similarity(evidence: RegimeEvidence, cuts: TimeGroups) -> dict[str, Any]:
+    """Return the cosines between the weights of the blocks' models; None for blocks with too few rows."""
     w = evidence.weights
     length = np.linalg.norm(w, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         cosine = (w @ w.T) / np.outer(length, length)
-    table = [[float(each) if np.isfinite(each) else None for each in row] for row in cosine]
-    return {"blocks": [_clock(24 * k / cuts.hours) for k in range(cuts.hours)], "cosines": table}
+    table = [[float(value) if np.isfinite(value) else None for value in row] for row in cosine]
+    return {"blocks": [_clock_label(24 * k / cuts.hours) for k in range(cuts.hours)], "cosines": table}
 
 
-def _clock(hours: float) -> str:
+def _clock_label(hours: float) -> str:
+    """Format hours since midnight as HH:MM."""
     return f"{int(hours):02d}:{round(hours % 1 * 60):02d}"
 
 
-def _past(sample: DenseSample, cuts: TimeGroups) -> dict[str, float]:
-    """How much is left to be said by the past: correlations of what one model by the hour did not foresee."""
+def _residual_correlations(sample: DenseSample, cuts: TimeGroups) -> dict[str, float]:
+    """Return autocorrelations of the residuals of models by hour, between rows and between days."""
     by_hour = score_tests.fit(sample, cuts.hour).residual
-    rest = by_hour - by_hour.mean()
-    total = float((rest**2).mean()) or 1.0
-    one = float((rest[1:] * rest[:-1]).mean()) / total if len(rest) > 1 else 0.0
+    residual = by_hour - by_hour.mean()
+    total = float((residual**2).mean()) or 1.0
+    one = float((residual[1:] * residual[:-1]).mean()) / total if len(residual) > 1 else 0.0
     days, index = np.unique(cuts.day, return_inverse=True)
-    mean = np.bincount(index, rest) / np.bincount(index)
-    apart = (np.diff(days) == 1) if len(days) > 2 else np.zeros(0, bool)
-    pairs = (mean[1:][apart], mean[:-1][apart]) if apart.any() else (np.zeros(0), np.zeros(0))
+    mean = np.bincount(index, residual) / np.bincount(index)
+    adjacent = (np.diff(days) == 1) if len(days) > 2 else np.zeros(0, bool)
+    pairs = (mean[1:][adjacent], mean[:-1][adjacent]) if adjacent.any() else (np.zeros(0), np.zeros(0))
     spread = float(mean.var())
     day = float((pairs[0] * pairs[1]).mean()) / spread if len(pairs[0]) > 2 and spread > 0 else 0.0
     return {"row_before": one, "day_before": day}
 
 
-def costs(found: Backtest, schedule: Schedule, units: tuple[float, float]) -> dict[str, Any]:
-    """What it costs to do this or that, from a backtest: among others the last iterate of a cyclic chain."""
-    answered = summarize_backtest(found, schedule, units)
-    first = "log_loss" if found.tallies["forward"].names()[0] == "log_loss" else "mse"
-    forward = answered["walk_forward"]
-    scores = {name: each[first] for name, each in forward["candidates"].items()}
+def costs(result: Backtest, schedule: Schedule, units: tuple[float, float]) -> dict[str, Any]:
+    """Return the walk-forward losses of a backtest by method, among them the last iterate of a cyclic chain.
 
-    def best(text: str) -> dict[str, Any] | None:
-        own = {name: score for name, score in scores.items() if name.startswith(text)}
-        if not own:
+    units: as in `LabelledStream`.
+    """
+    results = summarize_backtest(result, schedule, units)
+    first = "log_loss" if result.tallies["forward"].names()[0] == "log_loss" else "mse"
+    forward = results["walk_forward"]
+    scores = {name: measures[first] for name, measures in forward["candidates"].items()}
+
+    def best(prefix: str) -> dict[str, Any] | None:
+        matching = {name: score for name, score in scores.items() if name.startswith(prefix)}
+        if not matching:
             return None
-        name = min(own, key=lambda each: own[each])
-        return {"candidate": name, first: own[name]}
+        name = min(matching, key=lambda candidate: matching[candidate])
+        return {"candidate": name, first: matching[name]}
 
     step = "adaptive 0.2"
     last, mean = f"single, {step}, live", f"single, one model, {step}, mean"
@@ -212,7 +224,7 @@ def costs(found: Backtest, schedule: Schedule, units: tuple[float, float]) -> di
         "auto": forward["auto"][first],
         "last_iterate": scores.get(last),
         "mean_of_all": scores.get(mean),
-        "baselines": {name: each[first] for name, each in forward["baselines"].items()},
+        "baselines": {name: measures[first] for name, measures in forward["baselines"].items()},
         "gains": forward["gains"],
         "best": {
             kind: best(kind)
@@ -225,5 +237,5 @@ def costs(found: Backtest, schedule: Schedule, units: tuple[float, float]) -> di
                 "block as a feature",
             )
         },
-        "progressive_auto": answered["progressive"]["auto"][first],
+        "progressive_auto": results["progressive"]["auto"][first],
     }

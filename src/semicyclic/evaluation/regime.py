@@ -1,13 +1,13 @@
 """Regime of a stream, from the effects of hours, weekdays and periods of time.
 
-none         one model does for all
-label_skew   how frequent a label is follows the clock, and what features say does not
-opposite     features say in some blocks the opposite of what they say in others
+none         one model suffices for all rows
+label_skew   label rates depend on the hour, the weights of features do not
+opposite     the weights of features have opposite signs in two groups of blocks
 orthogonal   every block has its own model, unrelated to the others'
-one_odd      one stretch of the day has its own model, the others share one
-smooth       the model changes like a wave over the day
+one_odd      one part of the day has its own model, the rest shares one
+smooth       the model varies like a wave over the day
 weekly       weekdays differ, hours do not
-drift        what is learnt changes from week to week, and not with the clock
+drift        the model changes from week to week, not with the hour
 mixed        several of these at once
 """
 
@@ -22,14 +22,18 @@ from semicyclic.schedule.schedule import MONDAY
 from semicyclic.schedule.timezones import to_wall
 from semicyclic.types import Array
 
-# Noise alone passes a test so seldom; and what has less than this share of the largest effect is beside it.
-RARE, BESIDE = 3e-4, 0.12
-HOURS = (24, 12, 8, 6, 4)
-# Weeks that a stream must have for a weekly rhythm, and into how many stretches time is cut.
-WEEKS, STRETCHES = 3, 8
-# So much of what hours have of their own must be explained by one odd stretch, two groups, or a wave.
-ABOUT, MOST, NEARLY = 0.6, 0.75, 0.9
-# What is to be deployed where `auto` is not: by regime.
+# Significance level of a test; and effects with a smaller share of the largest one are ignored.
+SIGNIFICANCE, MIN_EFFECT_SHARE = 3e-4, 0.12
+# Numbers of blocks per day to choose from, finest first.
+BLOCKS_PER_DAY = (24, 12, 8, 6, 4)
+# A weekly rhythm is tested in streams that span more than this many weeks.
+MIN_WEEKS = 3
+# Maximum number of periods that time is cut into.
+MAX_STRETCHES = 8
+# Share of the variation between hours that must be explained by two opposite groups; by one odd part of the
+# day, two groups or a wave; and by a wave that takes precedence over two groups.
+MIN_OPPOSITE_SHARE, MIN_EXPLAINED_SHARE, MIN_CLEAR_WAVE_SHARE = 0.6, 0.75, 0.9
+# Recommended method by regime, for deployments without the automatic choice.
 METHODS = {
     "none": "consensus",
     "label_skew": "residual",
@@ -41,12 +45,17 @@ METHODS = {
     "weekly": "residual",
     "mixed": "residual",
 }
-# A name's confidence: so many draws of days, and so many rows of these at most.
-DRAWS, FEW_ROWS = 20, 40_000
+# Confidence of the regime: number of random subsets of days, and maximum number of rows in each.
+DRAWS, MAX_ROWS_PER_DRAW = 20, 40_000
 
 
 class TimeGroups(NamedTuple):
-    """The parts that rows are in: block of the day, hour, weekday, stretch of time, day."""
+    """Groups of rows by local time, one entry per row.
+
+    hour: block of the day, 0 to `hours` - 1. clock: hour, 0 to 23. weekday: 0 is Monday.
+    stretch: period of time. day: number of the day. hours: number of blocks per day.
+    weekly: True if the stream is long enough for a weekly rhythm.
+    """
 
     hour: Array
     clock: Array
@@ -57,7 +66,7 @@ class TimeGroups(NamedTuple):
     weekly: bool
 
     def of(self, rows: Array) -> "TimeGroups":
-        """Those of some rows."""
+        """Return the groups of some rows."""
         return self._replace(
             hour=self.hour[rows],
             clock=self.clock[rows],
@@ -68,7 +77,11 @@ class TimeGroups(NamedTuple):
 
 
 class RegimeEvidence(NamedTuple):
-    """What each cut has of its own when the others are allowed for, and the hours' own weights."""
+    """Score tests of hours, weekdays and periods, each adjusted for the others; and the models by hour.
+
+    weights: [blocks of the day, d - 1] weights of each block's model. noise: [blocks of the day] their
+    expected squared error, NaN with too few rows. rows: [blocks of the day] number of rows.
+    """
 
     hour: ScoreTest
     weekday: ScoreTest
@@ -79,15 +92,19 @@ class RegimeEvidence(NamedTuple):
 
 
 def cuts_of(ticks: Array, zone: str, columns: int) -> TimeGroups:
-    """Cut rows by the clock, the week and the calendar; as finely as there are rows for."""
+    """Group rows by hour, weekday and period of time, as finely as the number of rows allows.
+
+    ticks: microseconds since 1970 UTC. columns: number of columns of the models to fit.
+    """
     wall = to_wall(zone, ticks)
     day, within = np.divmod(wall, DAY)
     week = (wall - MONDAY) // (7 * DAY)
     weeks = int(week.max() - week.min()) + 1
-    hours = next((each for each in HOURS if len(ticks) >= 2 * score_tests.ENOUGH * columns * each), HOURS[-1])
+    min_rows = 2 * score_tests.MIN_ROWS_PER_COLUMN * columns
+    hours = next((count for count in BLOCKS_PER_DAY if len(ticks) >= min_rows * count), BLOCKS_PER_DAY[-1])
     span = max(int(day.max() - day.min()) + 1, 1)
-    pieces = min(STRETCHES, max(len(ticks) // (2 * score_tests.ENOUGH * columns), 1))
-    weekly = weeks > WEEKS
+    pieces = min(MAX_STRETCHES, max(len(ticks) // min_rows, 1))
+    weekly = weeks > MIN_WEEKS
     if weekly:
         pieces = min(pieces, weeks)
         stretch = (week - week.min()) * pieces // weeks
@@ -97,147 +114,148 @@ def cuts_of(ticks: Array, zone: str, columns: int) -> TimeGroups:
 
 
 def evidence_of(sample: DenseSample, cuts: TimeGroups) -> RegimeEvidence:
-    """Each cut against one model; where several matter, each against models that allow for the others."""
+    """Test hours, weekdays and periods against one model; if several matter, adjust each for the others."""
     common = score_tests.fit(sample)
     stretches = int(cuts.stretch.max()) + 1
 
-    def hours(known: PooledFit) -> ScoreTest:
-        return score_tests.score_test(score_tests.parts_of(sample, known, cuts.hour, cuts.hours))
+    def hours(null: PooledFit) -> ScoreTest:
+        return score_tests.score_test(score_tests.parts_of(sample, null, cuts.hour, cuts.hours))
 
-    def time(known: PooledFit) -> ScoreTest:
-        return score_tests.score_test(score_tests.parts_of(sample, known, cuts.stretch, stretches))
+    def time(null: PooledFit) -> ScoreTest:
+        return score_tests.score_test(score_tests.parts_of(sample, null, cuts.stretch, stretches))
 
-    hour, aware, other = hours(common), common, common
-    if _matters(hour):
-        # What the hour does would else hide what time and weekday do.
+    # Null models for the hour and for the other tests.
+    hour, hour_null, other = hours(common), common, common
+    if _is_significant(hour):
+        # Otherwise the effect of the hour would hide those of time and weekday.
         other = score_tests.fit_with_levels(sample, score_tests.fit(sample, cuts.hour), cuts.clock)
     stretch = time(other)
-    if _matters(stretch):
-        # Short pieces, so that what turns within a stretch is not taken for a rhythm.
-        aware = score_tests.fit(sample, _pieces(sample, cuts))
-        hour = hours(aware)
-        if not _matters(hour):
+    if _is_significant(stretch):
+        # Short periods, so that a change within a period is not mistaken for a rhythm.
+        hour_null = score_tests.fit(sample, _short_periods(sample, cuts))
+        hour = hours(hour_null)
+        if not _is_significant(hour):
             stretch = time(common)
-        if size(stretch) > size(hour):
-            other = aware
+        if effect_size(stretch) > effect_size(hour):
+            other = hour_null
     weekday = ScoreTest(0, 0.0, 1.0, 0.0, 1.0)
     if cuts.weekly:
         weekday = score_tests.score_test(score_tests.parts_of(sample, other, cuts.weekday, 7))
-    parts = score_tests.parts_of(sample, aware, cuts.hour, cuts.hours)
+    parts = score_tests.parts_of(sample, hour_null, cuts.hour, cuts.hours)
     weights, noise = score_tests.own_weights(parts, common.w)
     return RegimeEvidence(hour, weekday, stretch, weights, noise, parts.rows)
 
 
-def _pieces(sample: DenseSample, cuts: TimeGroups) -> Array:
-    """Time in pieces as short as there are rows for."""
-    count = max(len(sample.y) // (3 * score_tests.ENOUGH * sample.X.shape[1]), 1)
+def _short_periods(sample: DenseSample, cuts: TimeGroups) -> Array:
+    """Return each row's period of time, with periods as short as the number of rows allows."""
+    count = max(len(sample.y) // (3 * score_tests.MIN_ROWS_PER_COLUMN * sample.X.shape[1]), 1)
     first, last = int(cuts.day.min()), int(cuts.day.max()) + 1
     return np.asarray((cuts.day - first) * min(count, last - first) // (last - first))
 
 
-def _matters(found: ScoreTest) -> bool:
-    return min(found.intercept_chance, found.weights_chance) < RARE
+def _is_significant(test: ScoreTest) -> bool:
+    return min(test.intercept_chance, test.weights_chance) < SIGNIFICANCE
 
 
-def size(found: ScoreTest) -> float:
-    """How much there is beyond noise, of what is no accident."""
-    total = found.intercept_excess if found.intercept_chance < RARE else 0.0
-    return total + (found.weights_excess if found.weights_chance < RARE else 0.0)
+def effect_size(test: ScoreTest) -> float:
+    """Return the sum of the significant effects in excess of noise, in nats."""
+    total = test.intercept_excess if test.intercept_chance < SIGNIFICANCE else 0.0
+    return total + (test.weights_excess if test.weights_chance < SIGNIFICANCE else 0.0)
 
 
 def regime_of(evidence: RegimeEvidence) -> str:
-    """The name of what was found."""
+    """Return the name of the regime."""
     sizes = {
-        "hour": size(evidence.hour),
-        "weekday": size(evidence.weekday),
-        "stretch": size(evidence.stretch),
+        "hour": effect_size(evidence.hour),
+        "weekday": effect_size(evidence.weekday),
+        "stretch": effect_size(evidence.stretch),
     }
     largest = max(sizes.values())
     if largest == 0.0:
         return "none"
-    there = [name for name, value in sizes.items() if value > BESIDE * largest]
-    if len(there) > 1:
+    present = [name for name, value in sizes.items() if value > MIN_EFFECT_SHARE * largest]
+    if len(present) > 1:
         return "mixed"
-    if there == ["weekday"]:
+    if present == ["weekday"]:
         return "weekly"
-    if there == ["stretch"]:
+    if present == ["stretch"]:
         return "drift"
     hour = evidence.hour
-    skew = hour.intercept_excess if hour.intercept_chance < RARE else 0.0
-    weights = hour.weights_excess if hour.weights_chance < RARE else 0.0
-    if weights <= BESIDE * skew:
+    skew = hour.intercept_excess if hour.intercept_chance < SIGNIFICANCE else 0.0
+    weights = hour.weights_excess if hour.weights_chance < SIGNIFICANCE else 0.0
+    if weights <= MIN_EFFECT_SHARE * skew:
         return "label_skew"
     return shape_of(evidence)
 
 
 def shape_of(evidence: RegimeEvidence) -> str:
-    """How the hours' own models are related to each other."""
+    """Return the regime that describes how the models of the hours are related to each other."""
     used = np.flatnonzero(np.isfinite(evidence.noise))
     w, noise = evidence.weights[used], evidence.noise[used]
     share = evidence.rows[used] / evidence.rows[used].sum()
-    whole = _spread(w, noise, share)
-    if whole <= 0:
+    total = _variance(w, noise, share)
+    if total <= 0:
         return "mixed"
-    odd = min(
-        (_spread(w[rest], noise[rest], share[rest]) for rest in _without_arcs(len(used))), default=whole
+    without_odd = min(
+        (_variance(w[rest], noise[rest], share[rest]) for rest in _without_arcs(len(used))), default=total
     )
-    if odd <= (1 - MOST) * whole:
+    if without_odd <= (1 - MIN_EXPLAINED_SHARE) * total:
         return "one_odd"
-    wave = _waves(w, noise, used, len(evidence.noise))
-    if wave >= NEARLY:
+    wave = _wave_share(w, noise, used, len(evidence.noise))
+    if wave >= MIN_CLEAR_WAVE_SHARE:
         return "smooth"
     group = _two_groups(w, share)
     if group is not None:
-        inside = sum(
-            float(share[own].sum()) * max(_spread(w[own], noise[own], share[own]), 0.0)
-            for own in (group, ~group)
+        within = sum(
+            float(share[side].sum()) * max(_variance(w[side], noise[side], share[side]), 0.0)
+            for side in (group, ~group)
         )
-        one, other = (share[own] @ w[own] / share[own].sum() for own in (group, ~group))
+        one, other = (share[side] @ w[side] / share[side].sum() for side in (group, ~group))
         cosine = float(one @ other / max(np.linalg.norm(one) * np.linalg.norm(other), 1e-12))
-        explained = 1.0 - inside / whole
-        if explained >= ABOUT and cosine < -0.3:
+        explained = 1.0 - within / total
+        if explained >= MIN_OPPOSITE_SHARE and cosine < -0.3:
             return "opposite"
-        if explained >= max(MOST, wave):
+        if explained >= max(MIN_EXPLAINED_SHARE, wave):
             return "orthogonal" if cosine < 0.5 else "mixed"
-    if wave >= MOST:
+    if wave >= MIN_EXPLAINED_SHARE:
         return "smooth"
     mean = share @ w
     common = float(mean @ mean) - float(share**2 @ noise)
-    return "orthogonal" if common <= 0.35 * (common + whole) else "mixed"
+    return "orthogonal" if common <= 0.35 * (common + total) else "mixed"
 
 
-def _spread(w: Array, noise: Array, share: Array) -> float:
-    """How far models are from their mean, squared, less what noise alone would do."""
+def _variance(w: Array, noise: Array, share: Array) -> float:
+    """Return the mean squared distance of models from their mean, less the part expected from noise."""
     if len(w) < 2:
         return 0.0
     part = share / share.sum()
     mean = part @ w
-    apart = ((w - mean) ** 2).sum(axis=1)
-    return float(part @ (apart - noise * (1 - part)))
+    distance = ((w - mean) ** 2).sum(axis=1)
+    return float(part @ (distance - noise * (1 - part)))
 
 
 def _without_arcs(count: int) -> list[Array]:
-    """Which blocks are left when a stretch of neighbours, up to a quarter of the day, is left out."""
-    found = []
+    """Return the blocks that remain without each arc of neighboring blocks of up to a quarter of the day."""
+    remaining = []
     for length in range(1, max(count // 4, 1) + 1):
         for start in range(count):
             rest = np.ones(count, bool)
             rest[(start + np.arange(length)) % count] = False
             if rest.sum() >= 2:
-                found.append(np.flatnonzero(rest))
-    return found
+                remaining.append(np.flatnonzero(rest))
+    return remaining
 
 
 def _two_groups(w: Array, share: Array) -> Array | None:
-    """Blocks by the side on which they lie of the direction along which they differ most."""
-    apart = w - share @ w
-    values, vectors = np.linalg.eigh(apart @ apart.T)
+    """Split blocks by their sign along the first principal component; None if all are on one side."""
+    centered = w - share @ w
+    values, vectors = np.linalg.eigh(centered @ centered.T)
     group = vectors[:, -1] > 0
     return None if group.all() or not group.any() or values[-1] <= 0 else np.asarray(group)
 
 
-def _waves(w: Array, noise: Array, used: Array, count: int, harmonics: int = 1) -> float:
-    """The share of the models' differences that one wave over the day explains."""
+def _wave_share(w: Array, noise: Array, used: Array, count: int, harmonics: int = 1) -> float:
+    """Return the share of the variation between models that a wave over the day explains."""
     turn = 2 * np.pi * (used + 0.5) / count
     waves = [np.ones(len(used))]
     for h in range(1, harmonics + 1):
@@ -246,23 +264,22 @@ def _waves(w: Array, noise: Array, used: Array, count: int, harmonics: int = 1) 
     if len(used) <= A.shape[1] + 1:
         return 0.0
     mean = w.mean(axis=0)
-    rest = w - A @ np.linalg.lstsq(A, w, rcond=None)[0]
+    residual = w - A @ np.linalg.lstsq(A, w, rcond=None)[0]
     free = (len(used) - A.shape[1]) / len(used)
-    whole = ((w - mean) ** 2).sum() - noise.sum() * (1 - 1 / len(used))
-    left = (rest**2).sum() - noise.sum() * free
-    return 1.0 - max(float(left), 0.0) / max(float(whole), 1e-12)
+    total = ((w - mean) ** 2).sum() - noise.sum() * (1 - 1 / len(used))
+    unexplained = (residual**2).sum() - noise.sum() * free
+    return 1.0 - max(float(unexplained), 0.0) / max(float(total), 1e-12)
 
 
 def confidence_of(sample: DenseSample, cuts: TimeGroups, regime: str, rng: np.random.Generator) -> float:
-    """How often two thirds of the days alone lead to the same name."""
+    """Return the share of random subsets of two thirds of the days that lead to the same regime."""
     days = np.unique(cuts.day)
     same = 0
     for _ in range(DRAWS):
         drawn = rng.permutation(days)[: max(2 * len(days) // 3, 1)]
         rows = np.flatnonzero(np.isin(cuts.day, drawn))
-        if len(rows) > FEW_ROWS:
-            rows = rows[np.sort(rng.permutation(len(rows))[:FEW_ROWS])]
+        if len(rows) > MAX_ROWS_PER_DRAW:
+            rows = rows[np.sort(rng.permutation(len(rows))[:MAX_ROWS_PER_DRAW])]
         part = DenseSample(sample.X[rows], sample.y[rows], sample.number[rows], sample.two)
-        own = cuts.of(rows)
-        same += regime_of(evidence_of(part, own)) == regime
+        same += regime_of(evidence_of(part, cuts.of(rows))) == regime
     return same / DRAWS

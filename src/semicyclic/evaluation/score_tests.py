@@ -1,12 +1,12 @@
 """Score tests of one model for all rows against models by hour, weekday or period.
 
-One model is fitted to all rows (by Newton's method, on a few of the columns). If it is right everywhere, the
-gradient of every part of the rows is noise of known size: g' I^-1 g is chi-squared. What is beyond that, of
-the intercept and of the weights, says how much a part has of its own, in nats; and one Newton step from the
-common model gives the part's own weights.
+One model is fitted to all rows (by Newton's method, on a few of the columns). If it holds everywhere, the
+gradient g of each part of the rows is noise of known size: g' I^-1 g is chi-squared, with I the Fisher
+information. The excess over its expectation, for the intercept and for the weights, measures in nats how much
+the parts differ. One Newton step from the pooled model gives the part's own weights.
 
-Labels are taken as two classes (of several, the one nearest to half of the rows against the rest) or as
-numbers with Gaussian errors.
+Labels are two classes (of several, the class nearest to half of the rows against the rest) or numbers with
+Gaussian errors.
 """
 
 from math import erfc, sqrt
@@ -18,21 +18,27 @@ from semicyclic.method.loss import Loss, sigmoid
 from semicyclic.method.rows import Rows
 from semicyclic.types import Array
 
-# Columns that are looked at, those that vary most; rows at most; rows a part must have for every column.
-COLUMNS, ROWS, ENOUGH = 24, 200_000, 12
-ROUNDS = 12
-# A little more of every column than there is, so that none is singular.
+# The sample: the columns with the largest variance, and rows spread over the stream.
+MAX_COLUMNS, MAX_ROWS = 24, 200_000
+# Parts with fewer rows per column are not tested.
+MIN_ROWS_PER_COLUMN = 12
+MAX_NEWTON_STEPS = 12
+# L2 regularization, so that no curvature matrix is singular.
 RIDGE = 1.0
-# A direction with less than this share of the largest curvature is none.
-FLAT = 1e-4
-# A column that has less than this share of its variance for itself is left out.
-OWN = 0.01
-# Errors of numbers count as at least this share of the mean squared error.
-QUIET = 0.25
+# Directions with a smaller share of the largest curvature are ignored.
+MIN_CURVATURE_SHARE = 1e-4
+# Columns are dropped if earlier ones explain all but this share of their variance.
+MIN_UNEXPLAINED_SHARE = 0.01
+# Lower bound of a cell's noise variance for numeric labels, as a share of the mean squared error.
+MIN_NOISE_SHARE = 0.25
 
 
 class DenseSample(NamedTuple):
-    """Some rows, dense: their columns (the last is one), targets 0 and 1 or numbers, times in order."""
+    """A sample of rows with dense, standardized columns, in order of time.
+
+    X: [n, d], the last column is one. y: [n] targets, 0 and 1 or numbers. number: [n] index in the stream.
+    two: True if targets are two classes.
+    """
 
     X: Array
     y: Array
@@ -41,7 +47,11 @@ class DenseSample(NamedTuple):
 
 
 class PooledFit(NamedTuple):
-    """One model for all: its weights, and for every row the residual and the curvature."""
+    """A model fitted to all rows.
+
+    w: [d] weights. residual, curvature: [n] derivative of the log-likelihood in the score, and its negative
+    second derivative.
+    """
 
     w: Array
     residual: Array
@@ -49,9 +59,9 @@ class PooledFit(NamedTuple):
 
 
 class PartScores(NamedTuple):
-    """What one model leaves in each part of the rows.
+    """Gradient and curvature of the log-likelihood in each part of the rows, at a pooled model.
 
-    gradient: [parts, d], curvature: [parts, d, d], rows: [parts].
+    gradient: [parts, d]. curvature: [parts, d, d]. rows: [parts] number of rows.
     """
 
     gradient: Array
@@ -60,9 +70,10 @@ class PartScores(NamedTuple):
 
 
 class ScoreTest(NamedTuple):
-    """How much parts have of their own, in nats: of the intercept, and of the weights beyond it.
+    """Score test of differences between parts, separately for the intercept and for the other weights.
 
-    excess: what is beyond noise, of the sum. chance: how often noise alone would give as much.
+    parts: number of parts with enough rows. excess: effect beyond the expectation under noise, in nats.
+    chance: p-value.
     """
 
     parts: int
@@ -73,74 +84,78 @@ class ScoreTest(NamedTuple):
 
 
 def sample_of(rows: Rows, target: Array, loss: Loss) -> DenseSample:
-    """Rows spread over all, and the columns that vary most."""
+    """Return a sample of rows evenly spread over the stream, with the columns of largest variance."""
     count = len(rows)
-    number = np.arange(count) if count <= ROWS else np.linspace(0, count - 1, ROWS).astype(np.int64)
-    some = rows if count <= ROWS else rows[number]
-    total = np.bincount(some.indices, some.values, some.width) / len(some)
-    square = np.bincount(some.indices, np.square(some.values, dtype=np.float64), some.width) / len(some)
-    spread = square - total**2
-    least = ENOUGH * 20
-    kept = np.argsort(-spread, kind="stable")[: max(1, min(COLUMNS, len(some) // least))]
-    kept = np.sort(kept[spread[kept] > 1e-9])
-    place = np.full(some.width, -1)
-    place[kept] = np.arange(len(kept))
-    X = np.zeros((len(some), len(kept) + 1))
-    row = np.repeat(np.arange(len(some)), np.diff(some.indptr))
-    held = place[some.indices] >= 0
-    np.add.at(X, (row[held], place[some.indices][held]), some.values[held])
+    number = np.arange(count) if count <= MAX_ROWS else np.linspace(0, count - 1, MAX_ROWS).astype(np.int64)
+    sampled = rows if count <= MAX_ROWS else rows[number]
+    size, width = len(sampled), sampled.width
+    mean = np.bincount(sampled.indices, sampled.values, width) / size
+    square = np.bincount(sampled.indices, np.square(sampled.values, dtype=np.float64), width) / size
+    variance = square - mean**2
+    rows_per_column = MIN_ROWS_PER_COLUMN * 20
+    kept = np.argsort(-variance, kind="stable")[: max(1, min(MAX_COLUMNS, size // rows_per_column))]
+    kept = np.sort(kept[variance[kept] > 1e-9])
+    column = np.full(width, -1)
+    column[kept] = np.arange(len(kept))
+    X = np.zeros((size, len(kept) + 1))
+    row = np.repeat(np.arange(size), np.diff(sampled.indptr))
+    is_kept = column[sampled.indices] >= 0
+    np.add.at(X, (row[is_kept], column[sampled.indices][is_kept]), sampled.values[is_kept])
     X[:, :-1] -= X[:, :-1].mean(axis=0)
     X[:, :-1] /= np.maximum(X[:, :-1].std(axis=0), 1e-9)
     X[:, -1] = 1.0
-    X = X[:, [*_apart(X[:, :-1]), X.shape[1] - 1]]
-    own = target[number]
+    X = X[:, [*_independent_columns(X[:, :-1]), X.shape[1] - 1]]
+    y = target[number]
     if loss.classes == 0:
-        scale = own.std()
-        return DenseSample(X, (own - own.mean()) / (scale if scale > 0 else 1.0), number, two=False)
+        scale = y.std()
+        return DenseSample(X, (y - y.mean()) / (scale if scale > 0 else 1.0), number, two=False)
     if loss.outputs == 1:
-        return DenseSample(X, (own > 0).astype(float), number, two=True)
-    share = np.bincount(own.astype(np.int64), minlength=loss.outputs) / len(own)
-    return DenseSample(X, (own == np.abs(share - 0.5).argmin()).astype(float), number, two=True)
+        return DenseSample(X, (y > 0).astype(float), number, two=True)
+    share = np.bincount(y.astype(np.int64), minlength=loss.outputs) / len(y)
+    return DenseSample(X, (y == np.abs(share - 0.5).argmin()).astype(float), number, two=True)
 
 
-def _apart(X: Array) -> list[int]:
-    """Columns none of which says what those before it say already."""
+def _independent_columns(X: Array) -> list[int]:
+    """Return the columns that are not nearly a linear combination of those before (Gram-Schmidt)."""
     kept: list[int] = []
     basis = np.zeros((len(X), 0))
     for column in range(X.shape[1]):
-        rest = X[:, column] - basis @ (basis.T @ X[:, column])
-        if rest @ rest > OWN * len(X):
+        residual = X[:, column] - basis @ (basis.T @ X[:, column])
+        if residual @ residual > MIN_UNEXPLAINED_SHARE * len(X):
             kept.append(column)
-            basis = np.c_[basis, rest / np.linalg.norm(rest)]
+            basis = np.c_[basis, residual / np.linalg.norm(residual)]
     return kept
 
 
 def fit(sample: DenseSample, group: Array | None = None) -> PooledFit:
-    """The best model for all rows; or one for each group of rows, of which the residuals are kept."""
+    """Fit one model to all rows.
+
+    With `group` [n], residuals and curvatures are those of a separate model per group with enough rows.
+    """
     if group is None:
-        return _fit(sample)
-    whole = _fit(sample)
-    residual, curvature = whole.residual.copy(), whole.curvature.copy()
-    for each in np.unique(group):
-        own = group == each
-        if own.sum() >= ENOUGH * sample.X.shape[1]:
-            found = _fit(DenseSample(sample.X[own], sample.y[own], sample.number[own], sample.two))
-            residual[own], curvature[own] = found.residual, found.curvature
+        return _fit_all(sample)
+    pooled = _fit_all(sample)
+    residual, curvature = pooled.residual.copy(), pooled.curvature.copy()
+    for number in np.unique(group):
+        rows = group == number
+        if rows.sum() >= MIN_ROWS_PER_COLUMN * sample.X.shape[1]:
+            part = _fit_all(DenseSample(sample.X[rows], sample.y[rows], sample.number[rows], sample.two))
+            residual[rows], curvature[rows] = part.residual, part.curvature
     if sample.two:
-        return PooledFit(whole.w, residual, curvature)
-    return _noise(whole.w, residual / curvature, group)
+        return PooledFit(pooled.w, residual, curvature)
+    return _with_cell_noise(pooled.w, residual / curvature, group)
 
 
-def _noise(w: Array, miss: Array, cell: Array) -> PooledFit:
-    """Errors in units of their own size in each cell; where there are hardly any, not in units of those."""
+def _with_cell_noise(w: Array, error: Array, cell: Array) -> PooledFit:
+    """Return a fit with Gaussian errors whose variance is estimated per cell, with a lower bound."""
     _, index = np.unique(cell, return_inverse=True)
-    own = np.bincount(index, miss**2) / np.bincount(index)
-    noise = np.maximum(own, QUIET * float(np.mean(miss**2)) + 1e-12)[index]
-    return PooledFit(w, miss / noise, 1.0 / noise)
+    variance = np.bincount(index, error**2) / np.bincount(index)
+    noise = np.maximum(variance, MIN_NOISE_SHARE * float(np.mean(error**2)) + 1e-12)[index]
+    return PooledFit(w, error / noise, 1.0 / noise)
 
 
 def fit_with_levels(sample: DenseSample, known: PooledFit, cell: Array) -> PooledFit:
-    """The same with a level of its own for every cell, however few rows it has."""
+    """Add a separate intercept for every cell, however few rows it has, to a fit (one Newton step)."""
     count = int(cell.max()) + 1
     total = np.bincount(cell, known.residual, count)
     curvature = np.bincount(cell, known.curvature, count)
@@ -148,20 +163,21 @@ def fit_with_levels(sample: DenseSample, known: PooledFit, cell: Array) -> Poole
     residual = known.residual - known.curvature * move
     if sample.two:
         return known._replace(residual=residual)
-    return _noise(known.w, residual / known.curvature, cell)
+    return _with_cell_noise(known.w, residual / known.curvature, cell)
 
 
-def _fit(sample: DenseSample) -> PooledFit:
+def _fit_all(sample: DenseSample) -> PooledFit:
+    """Fit a logistic or linear regression to all rows."""
     X, y = sample.X, sample.y
     w = np.zeros(X.shape[1])
     ridge = RIDGE * np.eye(len(w))
     ridge[-1, -1] = 1e-9
     if not sample.two:
         w = np.linalg.solve(X.T @ X + ridge, X.T @ y)
-        miss = y - X @ w
-        noise = max(float(miss.var()), 1e-12)
-        return PooledFit(w, miss / noise, np.full(len(y), 1.0 / noise))
-    for _ in range(ROUNDS):
+        error = y - X @ w
+        noise = max(float(error.var()), 1e-12)
+        return PooledFit(w, error / noise, np.full(len(y), 1.0 / noise))
+    for _ in range(MAX_NEWTON_STEPS):
         p = sigmoid(X @ w)
         v = np.maximum(p * (1.0 - p), 1e-6)
         move = np.linalg.solve((X * v[:, None]).T @ X + ridge, X.T @ (y - p) - ridge @ w)
@@ -173,74 +189,78 @@ def _fit(sample: DenseSample) -> PooledFit:
 
 
 def parts_of(sample: DenseSample, common: PooledFit, part: Array, count: int) -> PartScores:
-    """Gradient and curvature of each part."""
+    """Return gradient and curvature of each part. part: [n] part of each row. count: number of parts."""
     d = sample.X.shape[1]
     gradient, curvature = np.zeros((count, d)), np.zeros((count, d, d))
     rows = np.bincount(part, minlength=count)
-    for each in np.flatnonzero(rows):
-        own = part == each
-        X = sample.X[own]
-        gradient[each] = X.T @ common.residual[own]
-        curvature[each] = (X * common.curvature[own][:, None]).T @ X
+    for number in np.flatnonzero(rows):
+        in_part = part == number
+        X = sample.X[in_part]
+        gradient[number] = X.T @ common.residual[in_part]
+        curvature[number] = (X * common.curvature[in_part][:, None]).T @ X
     return PartScores(gradient, curvature, rows)
 
 
 def score_test(parts: PartScores) -> ScoreTest:
-    """How much the parts have of their own beyond noise."""
+    """Test whether parts with enough rows differ from the pooled model by more than noise."""
     d = parts.gradient.shape[1]
-    used = np.flatnonzero(parts.rows >= ENOUGH * d)
+    used = np.flatnonzero(parts.rows >= MIN_ROWS_PER_COLUMN * d)
     count = len(used)
     if count < 2:
         return ScoreTest(count, 0.0, 1.0, 0.0, 1.0)
     total = parts.curvature[used].sum(axis=0)
     gradient = parts.gradient[used] - _common_part(parts, used, total)
     intercept = (gradient[:, -1] ** 2 / np.maximum(parts.curvature[used, -1, -1], 1e-12)).sum()
-    whole, ranks = 0.0, 0
-    for at, each in enumerate(used):
-        square, rank = _quadratic_form(gradient[at], parts.curvature[each])
-        whole, ranks = whole + square, ranks + rank
+    statistic, ranks = 0.0, 0
+    for index, part in enumerate(used):
+        square, rank = _quadratic_form(gradient[index], parts.curvature[part])
+        statistic, ranks = statistic + square, ranks + rank
+    # Degrees of freedom of the intercepts, and of the other weights.
     free = count - 1
-    weights, more = max(whole - float(intercept), 0.0), ranks - d - free
+    weights, more = max(statistic - float(intercept), 0.0), ranks - d - free
     return ScoreTest(
         count,
         max(float(intercept) - free, 0.0) / 2,
-        chance(float(intercept), free),
+        chi2_p_value(float(intercept), free),
         max(weights - more, 0.0) / 2,
-        chance(weights, more),
+        chi2_p_value(weights, more),
     )
 
 
 def _quadratic_form(gradient: Array, curvature: Array) -> tuple[float, int]:
-    """g' I^-1 g, in as many directions as there are: a column may be constant in a part."""
+    """Return g' I^-1 g and the rank of I, which is less than full if a column is constant in a part."""
     values, vectors = np.linalg.eigh(curvature)
-    held = values > FLAT * max(float(values[-1]), 1e-12)
-    along = (vectors.T @ gradient)[held]
-    return float((along**2 / values[held]).sum()), int(held.sum())
+    used = values > MIN_CURVATURE_SHARE * max(float(values[-1]), 1e-12)
+    along = (vectors.T @ gradient)[used]
+    return float((along**2 / values[used]).sum()), int(used.sum())
 
 
 def _common_part(parts: PartScores, used: Array, total: Array) -> Array:
-    """What the gradients have because the parts used are not all: each part's share of their sum."""
-    ridge = FLAT * np.trace(total) / len(total) * np.eye(len(total))
+    """Return each part's share of the sum of gradients, which is not zero since some parts are left out."""
+    ridge = MIN_CURVATURE_SHARE * np.trace(total) / len(total) * np.eye(len(total))
     mean = np.linalg.solve(total + ridge, parts.gradient[used].sum(axis=0))
     return np.asarray(parts.curvature[used] @ mean)
 
 
 def own_weights(parts: PartScores, common: Array) -> tuple[Array, Array]:
-    """[parts, d - 1] each part's weights one Newton step from the common ones; [parts] their noise, squared.
+    """Return each part's weights, one Newton step from the pooled ones, and their expected squared error.
 
-    Parts with too few rows are NaN.
+    Shapes are [parts, d - 1] and [parts]; parts with too few rows are NaN.
     """
     d = parts.gradient.shape[1]
     w, noise = np.full((len(parts.rows), d - 1), np.nan), np.full(len(parts.rows), np.nan)
-    for each in np.flatnonzero(parts.rows >= ENOUGH * d):
-        inverse = np.linalg.inv(parts.curvature[each] + RIDGE * np.eye(d))
-        w[each] = (common + inverse @ parts.gradient[each])[:-1]
-        noise[each] = float(np.trace(inverse[:-1, :-1]))
+    for part in np.flatnonzero(parts.rows >= MIN_ROWS_PER_COLUMN * d):
+        inverse = np.linalg.inv(parts.curvature[part] + RIDGE * np.eye(d))
+        w[part] = (common + inverse @ parts.gradient[part])[:-1]
+        noise[part] = float(np.trace(inverse[:-1, :-1]))
     return w, noise
 
 
-def chance(value: float, free: int) -> float:
-    """How often a chi-squared variable of so many degrees of freedom is larger (Wilson and Hilferty)."""
+def chi2_p_value(value: float, free: int) -> float:
+    """Return the upper tail of the chi-squared distribution with `free` degrees of freedom.
+
+    Uses the approximation of Wilson and Hilferty.
+    """
     if free < 1:
         return 1.0
     z = ((value / free) ** (1 / 3) - (1 - 2 / (9 * free))) / sqrt(2 / (9 * free))

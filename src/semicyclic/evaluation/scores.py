@@ -1,4 +1,4 @@
-"""`ScoreSums`: losses of many candidates by block, by cycle and overall."""
+"""`ScoreSums`: losses of many models by block, by cycle and overall."""
 
 from typing import NamedTuple
 
@@ -8,16 +8,19 @@ from semicyclic.evaluation.kernels.metrics import BINS, add_classes, add_numbers
 from semicyclic.method.loss import LOGISTIC, SOFTMAX, Loss
 from semicyclic.types import Array
 
-# 95 of 100 intervals hold the mean, were cycles independent and many.
+# Half the width of a 95 % confidence interval in standard errors, for a normal distribution.
 NORMAL = 1.959964
 
 
 class ScoreSums(NamedTuple):
-    """Sums over rows, of K candidates: [2, blocks, K] log loss and hits, or squared and absolute errors.
+    """Sums of two measures over rows, for K models.
 
-    by_cycle: [cycles, K] of the first. rows, cycle_rows: how many. scored: [classes, 2, K, BINS] how often
-    each score was given to a row of another class and of this one. centre: where scores are told apart
-    best.
+    The measures are log loss and hits for classes, squared and absolute error for numbers.
+
+    by_block: [2, blocks, K] both measures. rows: [blocks] number of rows.
+    by_cycle: [cycles, K] the first measure. cycle_rows: [cycles] number of rows.
+    scored: [classes, 2, K, BINS] histogram of scores, for rows of other classes (0) and of this class (1).
+    centre: [1] score around which the bins of the histogram are narrowest.
     """
 
     by_block: Array
@@ -29,6 +32,7 @@ class ScoreSums(NamedTuple):
 
     @staticmethod
     def none(blocks: int, cycles: int, candidates: int, loss: Loss, centre: float = 0.0) -> "ScoreSums":
+        """Return sums over no rows."""
         classes = {LOGISTIC: 1, SOFTMAX: loss.outputs}.get(loss.code, 0)
         return ScoreSums(
             np.zeros((2, blocks, candidates)),
@@ -40,61 +44,62 @@ class ScoreSums(NamedTuple):
         )
 
     def add(self, loss: Loss, score: Array, target: Array, block: Array, cycle: Array) -> None:
-        """Rows with their scores [rows, K, C]."""
+        """Add rows. score: [rows, K, C]. target, block, cycle: [rows]."""
         add = {LOGISTIC: add_two, SOFTMAX: add_classes}.get(loss.code, add_numbers)
         add(self, np.ascontiguousarray(score), target, block, cycle)
         np.add.at(self.rows, block, 1.0)
         np.add.at(self.cycle_rows, cycle, 1.0)
 
-    # --------------------------------------------------------------------- what came of it
+    # -------------------------------------------------------------------------- results
 
     def names(self) -> tuple[str, str]:
+        """Return the names of the two measures."""
         return ("log_loss", "accuracy") if len(self.scored) else ("mse", "mae")
 
     def overall(self, units: tuple[float, float]) -> list[dict[str, float]]:
-        """Of every candidate its measures, in the labels' own units."""
+        """Return the measures of every model in the units of the labels. units: as in `LabelledStream`."""
         first, second = self.names()
         sums = self.by_block.sum(axis=1) / max(self.rows.sum(), 1.0)
-        found = [{first: float(one * units[0]), second: float(other * units[1])} for one, other in sums.T]
+        measures = [{first: float(one * units[0]), second: float(other * units[1])} for one, other in sums.T]
         if len(self.scored):
-            for each, area in zip(found, self.areas(), strict=True):
-                each["auc"] = float(area)
-        return found
+            for by_name, area in zip(measures, self.areas(), strict=True):
+                by_name["auc"] = float(area)
+        return measures
 
     def areas(self) -> Array:
-        """[K] the area under the ROC curve; for several classes the mean of one against the rest.
+        """Return the area under the ROC curve, [K]; for several classes the mean of one-vs-rest areas.
 
-        Scores near the centre are told apart to 1e-5, others to half a percent of their distance; equal ones
+        Bins resolve scores to 1e-5 near the centre, elsewhere to half a percent of the distance from it. Ties
         count half.
         """
-        found = []
-        for below, own in self.scored.astype(np.float64):
-            pairs = own.sum(axis=1) * below.sum(axis=1)
-            under = np.cumsum(below, axis=1) - below / 2
+        by_class = []
+        for negatives, positives in self.scored.astype(np.float64):
+            pairs = positives.sum(axis=1) * negatives.sum(axis=1)
+            below = np.cumsum(negatives, axis=1) - negatives / 2
             with np.errstate(invalid="ignore", divide="ignore"):
-                found.append((own * under).sum(axis=1) / pairs)
-        areas = np.array(found)
-        held = np.isfinite(areas)
-        mean = np.where(held, areas, 0.0).sum(axis=0) / held.sum(axis=0).clip(1)
-        return np.asarray(np.where(held.any(axis=0), mean, 0.5))
+                by_class.append((positives * below).sum(axis=1) / pairs)
+        areas = np.array(by_class)
+        defined = np.isfinite(areas)
+        mean = np.where(defined, areas, 0.0).sum(axis=0) / defined.sum(axis=0).clip(1)
+        return np.asarray(np.where(defined.any(axis=0), mean, 0.5))
 
     def margins(self, unit: float) -> Array:
-        """[K] half the width of a 95 % interval of the first measure: cycles are taken as independent."""
-        return NORMAL * unit * _error(self.by_cycle, self.cycle_rows)
+        """Return half the width of the first measure's 95 % interval, [K]; cycles count as independent."""
+        return NORMAL * unit * _standard_error(self.by_cycle, self.cycle_rows)
 
     def gaps(self, of: int, unit: float) -> tuple[Array, Array]:
-        """How much candidate `of` is better than each, and half the width of its interval, cycles paired."""
+        """Return the gain of model `of` over each, and half its 95 % interval's width, paired by cycle."""
         gap = self.by_cycle - self.by_cycle[:, of : of + 1]
         mean = gap.sum(axis=0) / max(self.cycle_rows.sum(), 1.0)
-        return mean * unit, NORMAL * unit * _error(gap, self.cycle_rows)
+        return mean * unit, NORMAL * unit * _standard_error(gap, self.cycle_rows)
 
 
-def _error(sums: Array, rows: Array) -> Array:
-    """The standard error of sums / rows, a ratio of means over cycles."""
+def _standard_error(sums: Array, rows: Array) -> Array:
+    """Return the standard error of sums / rows, a ratio of means over cycles; NaN below two cycles."""
     used = rows > 0
     count = int(used.sum())
     if count < 2:
         return np.full(sums.shape[1], np.nan)
     mean = sums[used].sum(axis=0) / rows[used].sum()
-    rest = sums[used] - rows[used, None] * mean
-    return np.asarray(np.sqrt((rest**2).sum(axis=0) * count / (count - 1)) / rows[used].sum())
+    residual = sums[used] - rows[used, None] * mean
+    return np.asarray(np.sqrt((residual**2).sum(axis=0) * count / (count - 1)) / rows[used].sum())

@@ -1,4 +1,4 @@
-"""Experiments: the paper's own, its lower bounds, flights, and federated fleets."""
+"""Experiments: the paper's experiment, its lower bounds, flights, and simulated federated fleets."""
 
 from typing import TYPE_CHECKING
 

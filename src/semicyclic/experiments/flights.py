@@ -1,10 +1,11 @@
-"""The paper's approaches on the flights, shuffled within blocks and in calendar order.
+"""The paper's approaches on the flights data, shuffled within blocks and in calendar order.
 
-All flights from New York in 2013: is an arrival more than 15 minutes late? Hardly ever in the morning,
-often in the evening, with no skew added. Two experiments on the same rows:
+The data are all flights from New York in 2013; the label says whether the arrival is more than 15 minutes
+late. Late arrivals are rare in the morning and frequent in the evening, so no skew is added. Two experiments
+use the same rows:
 
-- the paper's: rows shuffled within their blocks, K = 10 cycles, a tenth held out;
-- the calendar's: every day is scored by what was learnt until the day before, then learnt from.
+- paper: rows are shuffled within their blocks, with K = 10 cycles and a tenth of the rows held out;
+- calendar: each day is scored by models trained until the day before, and then used for training.
 """
 
 from collections.abc import Collection
@@ -29,11 +30,11 @@ from semicyclic.schedule.numbered import Numbered
 from semicyclic.types import Array, ReportProgress
 
 BATCH_SIZE = 16
-# The command line's default: per coordinate, and not tuned to these rows.
-STEP = adagrad(RATE)
+# The default of the command line: AdaGrad, not tuned to these rows.
+STEP_RULE = adagrad(RATE)
 CLASSES = (False, True)
 
-# What is compared, and how it is called.
+# Approaches of each experiment, and their names in reports.
 PAPER = {
     "consensus_last": "one model, last iterate at the end of a block",
     "consensus": "one model, mean of all iterates",
@@ -53,8 +54,9 @@ CALENDAR = {
 }
 
 
-OF_ONE = {"consensus": "single", "pluralistic": "single"}
-CHAINS: dict[str, tuple[Any, ...]] = {
+# Approaches that are read out of another approach's run.
+RUN_OF = {"consensus": "single", "pluralistic": "single"}
+CHAINS_OF_RUN: dict[str, tuple[Any, ...]] = {
     "single": (basis.single,),
     "separate": (basis.separate,),
     "hour": (basis.single,),
@@ -65,19 +67,19 @@ CHAINS: dict[str, tuple[Any, ...]] = {
 def paper_losses(
     flights: Flights, names: Collection[str], *, repetitions: int, seed: int, tell: ReportProgress
 ) -> dict[str, Array]:
-    """[repetitions, m] the log loss on held-out rows of some approaches, by block."""
-    found: dict[str, list[Array]] = {name: [] for name in PAPER if name in names}
+    """[repetitions, m] log loss on held-out rows by block, for the approaches `names`."""
+    losses: dict[str, list[Array]] = {name: [] for name in PAPER if name in names}
     for number, child in enumerate(np.random.SeedSequence(seed).spawn(repetitions)):
         tell(number / repetitions, f"as the paper, repetition {number + 1} of {repetitions}")
         split = _split(flights, np.random.default_rng(child))
         runs: dict[str, Run] = {}
-        for name, values in found.items():
+        for name, values in losses.items():
             values.append(_paper_loss(name, split, runs))
-    return {name: np.stack(values) for name, values in found.items()}
+    return {name: np.stack(values) for name, values in losses.items()}
 
 
 def paper_results(flights: Flights, losses: dict[str, Array], *, seed: int) -> dict[str, Any]:
-    """What the repetitions sum up to: blocks by their share of the rows, or all alike."""
+    """Summarize the repetitions, with blocks weighted by their share of the rows, and unweighted."""
     share = np.bincount(flights.block, minlength=BLOCKS) / len(flights.rows)
     weighted = {name: losses[name] @ share for name in PAPER}
     return {
@@ -100,7 +102,7 @@ def paper_results(flights: Flights, losses: dict[str, Array], *, seed: int) -> d
 
 
 class HeldOutSplit(NamedTuple):
-    """Held-out rows, and an order for the others: block by block and cycle by cycle, or mixed."""
+    """All rows, held-out rows, and two orders of the training rows: cyclic and shuffled."""
 
     rows: Rows
     test: Rows
@@ -108,40 +110,42 @@ class HeldOutSplit(NamedTuple):
     mixed: RowOrder
 
     def pack(self, rows: Rows, order: RowOrder, blocks: int) -> Packed:
+        """Pack rows for training in the given order."""
         return pack(rows, blocks, loss=logistic, batch_size=BATCH_SIZE, order=order, classes=CLASSES)
 
 
 def _split(flights: Flights, rng: np.random.Generator) -> HeldOutSplit:
-    held = rng.random(len(flights.rows)) < HELD_OUT
+    """Hold out random rows, and order the others by cycle and block."""
+    held_out = rng.random(len(flights.rows)) < HELD_OUT
     rows = flights.rows.with_blocks(flights.block)
-    order = rng.permutation(np.flatnonzero(~held))
+    order = rng.permutation(np.flatnonzero(~held_out))
     block = flights.block[order]
     cycle = np.empty(len(order), np.int64)
     for i in range(BLOCKS):
-        own = np.flatnonzero(block == i)
-        cycle[own] = np.arange(len(own)) * CYCLES // len(own)
-    arranged = np.lexsort((block, cycle))
-    cyclic = RowOrder(order[arranged], cycle[arranged], block[arranged])
+        in_block = np.flatnonzero(block == i)
+        cycle[in_block] = np.arange(len(in_block)) * CYCLES // len(in_block)
+    by_visit = np.lexsort((block, cycle))
+    cyclic = RowOrder(order[by_visit], cycle[by_visit], block[by_visit])
     mixed = RowOrder(order, np.arange(len(order)) * CYCLES // len(order), np.zeros_like(order))
-    return HeldOutSplit(rows, rows[np.flatnonzero(held)], cyclic, mixed)
+    return HeldOutSplit(rows, rows[np.flatnonzero(held_out)], cyclic, mixed)
 
 
 def _paper_loss(name: str, split: HeldOutSplit, runs: dict[str, Run]) -> Array:
-    """[m] the loss of an approach on the held-out rows of every block; runs are kept for others."""
+    """[m] loss of an approach on the held-out rows of every block; `runs` caches runs that are shared."""
     if name == "hour":
-        known = with_indicators(split.rows, BLOCKS)
-        run = train.consensus(split.pack(known, split.cyclic, BLOCKS), step_size=STEP)
+        with_hour = with_indicators(split.rows, BLOCKS)
+        run = train.consensus(split.pack(with_hour, split.cyclic, BLOCKS), step_size=STEP_RULE)
         return _by_block(run.mean().weights, with_indicators(split.test, BLOCKS))
     if name == "iid":
-        run = train.consensus(split.pack(split.rows, split.mixed, 1), step_size=STEP)
+        run = train.consensus(split.pack(split.rows, split.mixed, 1), step_size=STEP_RULE)
         return _by_block(np.repeat(run.mean().weights, BLOCKS, axis=0), split.test)
     chain = name if name in ("separate", "hedged") else "pluralistic"
     if chain not in runs:
         packed = split.pack(split.rows, split.cyclic, BLOCKS)
-        runs[chain] = getattr(train, chain)(packed, step_size=STEP)
+        runs[chain] = getattr(train, chain)(packed, step_size=STEP_RULE)
     run = runs[chain]
     if name == "consensus_last":
-        # The model that one happens to have, at the end of any of the last day's blocks.
+        # The current model at the end of any block of the last cycle, averaged over those blocks.
         ends = run.last().weights
         return np.asarray(
             np.mean([_by_block(np.roll(ends, k, axis=0), split.test) for k in range(BLOCKS)], axis=0)
@@ -150,7 +154,7 @@ def _paper_loss(name: str, split: HeldOutSplit, runs: dict[str, Run]) -> Array:
 
 
 def _by_block(weights: Array, rows: Rows) -> Array:
-    """[m] the mean log loss of every block's rows under that block's weights."""
+    """[m] mean log loss of every block's rows under that block's weights."""
     assert rows.block is not None
     target, _ = encode(rows.labels, logistic, CLASSES)
     loss = logistic.value(_score(weights, rows), target)
@@ -158,15 +162,18 @@ def _by_block(weights: Array, rows: Rows) -> Array:
 
 
 def calendar_losses(flights: Flights, names: Collection[str], *, tell: ReportProgress) -> dict[str, Array]:
-    """The log loss of every row by what some approaches had learnt until the day before; NaN on the first."""
+    """[n] log loss of every row under models trained until the day before, for the approaches `names`.
+
+    Rows of the first day have loss NaN.
+    """
     rows = flights.rows.with_blocks(flights.block, flights.cycle)
-    known = with_indicators(rows, BLOCKS)
+    with_hour = with_indicators(rows, BLOCKS)
     target, _ = encode(rows.labels, logistic, CLASSES)
-    # Three of the approaches are read out of one run.
-    chains = {OF_ONE.get(name, name) for name in names}
+    # Three of the approaches are read-outs of one run.
+    chains = {RUN_OF.get(name, name) for name in names}
     runs = {
-        name: _begin(known.width if name == "hour" else rows.width, CHAINS[name])
-        for name in CHAINS
+        name: _empty_run(with_hour.width if name == "hour" else rows.width, CHAINS_OF_RUN[name])
+        for name in CHAINS_OF_RUN
         if name in chains
     }
     bounds = [*np.unique(flights.cycle, return_index=True)[1].tolist(), len(rows)]
@@ -174,25 +181,26 @@ def calendar_losses(flights: Flights, names: Collection[str], *, tell: ReportPro
     for day in range(len(bounds) - 1):
         if day % 8 == 0:
             tell(day / len(bounds), f"in the order of time, day {day + 1} of {len(bounds) - 1}")
-        own = slice(bounds[day], bounds[day + 1])
-        narrow, wide = rows[own], known[own]
+        today = slice(bounds[day], bounds[day + 1])
+        narrow, wide = rows[today], with_hour[today]
         for name, loss in losses.items() if day else ():
-            score = _answer(name, runs[OF_ONE.get(name, name)], wide if name == "hour" else narrow)
-            loss[own] = logistic.value(score, target[own])
+            score = _score_day(name, runs[RUN_OF.get(name, name)], wide if name == "hour" else narrow)
+            loss[today] = logistic.value(score, target[today])
         for name in runs:
             runs[name] = train.extend(runs[name], wide if name == "hour" else narrow)
     return losses
 
 
-def _begin(width: int, chains: tuple[Any, ...]) -> Run:
+def _empty_run(width: int, chains: tuple[Any, ...]) -> Run:
+    """Return a run of the given chains without any rows, to be extended."""
     empty = empty_batches(width, BLOCKS, loss=logistic, batch_size=BATCH_SIZE, classes=CLASSES)
     if len(chains) == 1:
-        return train.chain(empty, None, chains[0], step_size=STEP)
-    return train.hedged(empty, chains=chains, step_size=STEP)
+        return train.chain(empty, None, chains[0], step_size=STEP_RULE)
+    return train.hedged(empty, chains=chains, step_size=STEP_RULE)
 
 
-def _answer(name: str, run: Run, rows: Rows) -> Array:
-    """The scores of a day's rows by an approach as it stands."""
+def _score_day(name: str, run: Run, rows: Rows) -> Array:
+    """Scores of a day's rows under the current models of an approach."""
     assert rows.block is not None
     if name == "consensus":
         weights = run.consensus().weights
@@ -204,12 +212,12 @@ def _answer(name: str, run: Run, rows: Rows) -> Array:
 
 
 def _score(weights: Array, rows: Rows) -> Array:
-    """The scores of rows, each by the weights of its block."""
+    """Scores of rows, each under the weights of its block."""
     return Pluralistic(weights, Numbered(BLOCKS), logistic).score(rows).astype(np.float64)
 
 
 def calendar_results(flights: Flights, losses: dict[str, Array]) -> dict[str, Any]:
-    """What the days sum up to."""
+    """Summarize the losses of all days but the first: in total, by month and by block, with differences."""
     losses = {name: losses[name] for name in CALENDAR}
     first = np.unique(flights.cycle, return_index=True)[1]
     scored = ~np.isnan(losses["single"])
@@ -218,11 +226,11 @@ def calendar_results(flights: Flights, losses: dict[str, Array]) -> dict[str, An
     day = np.searchsorted(first, np.flatnonzero(scored), side="right") - 2
     count = np.bincount(day)
     daily = {name: np.bincount(day, loss[scored]) / count for name, loss in losses.items()}
-    everything = {name: float(loss[scored].mean()) for name, loss in losses.items()}
+    overall = {name: float(loss[scored].mean()) for name, loss in losses.items()}
     return {
         "approaches": CALENDAR,
         "days": len(count),
-        "all": everything,
+        "all": overall,
         "unweighted": {
             name: float(np.mean(_means(loss[scored], flights.block[scored], BLOCKS)))
             for name, loss in losses.items()
@@ -240,19 +248,20 @@ def calendar_results(flights: Flights, losses: dict[str, Array]) -> dict[str, An
 
 
 def _means(values: Array, group: Array, groups: int) -> list[float]:
+    """Mean of the values in each group; 0 for an empty group."""
     total, count = np.bincount(group, values, groups), np.bincount(group, minlength=groups)
     return [float(value) for value in total / np.maximum(count, 1)]
 
 
 def compare_losses(one: npt.ArrayLike, other: npt.ArrayLike) -> dict[str, Any]:
-    """How much more loss the first has, pair by pair, and whether that stands out."""
+    """Paired difference of losses, `one` minus `other`: mean, standard error and significance."""
     gap = paired_difference(one, other)
     clear = abs(gap.mean) > beyond(gap.repetitions) * gap.error
     return {"mean": gap.mean, "standard_error": gap.error, "clear": bool(clear)}
 
 
 def about(flights: Flights) -> dict[str, Any]:
-    """The rows by hour and by block."""
+    """Describe the data set: size, and rows and late arrivals by hour and by block."""
     late = np.asarray(flights.rows.labels, bool)
     hours, positive = np.bincount(flights.hour, minlength=24), np.bincount(flights.hour, late, 24)
     rows = np.bincount(flights.block, minlength=BLOCKS)

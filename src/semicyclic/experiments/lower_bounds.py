@@ -1,7 +1,7 @@
 """Lower bounds: every method on the hard instances (Section 3), and the cases of Section 4.
 
-A method is a function of an instance, an array of step sizes and n, which runs through the K cycles
-once for every step size, all at once, and returns the last iterates [sizes, d].
+A method is a function of an instance, an array of step sizes and n, the number of steps per block. It runs
+K cycles with all step sizes in parallel and returns the final weights [sizes, d].
 """
 
 from collections.abc import Callable, Iterator
@@ -18,12 +18,13 @@ from semicyclic.types import Array
 
 Method = Callable[[HardInstance, Array, int], Array]
 
-BY_CYCLES, BY_STEPS = (2, 4, 8), (10, 30, 100, 300, 1000)
-GRID = np.geomspace(1e-5, 1.0, 16)
+# Values of K, and of n, that the experiment compares.
+CYCLE_COUNTS, STEPS_PER_BLOCK = (2, 4, 8), (10, 30, 100, 300, 1000)
+STEP_SIZE_GRID = np.geomspace(1e-5, 1.0, 16)
 
 
 def blocks_of(instance: HardInstance, n: int) -> Iterator[int]:
-    """The blocks of all steps: n steps each, m blocks a cycle, K cycles."""
+    """Yield the block of every step: n steps per block, m blocks per cycle, K cycles."""
     for _ in range(instance.cycles):
         for block in range(instance.blocks):
             for _ in range(n):
@@ -31,11 +32,12 @@ def blocks_of(instance: HardInstance, n: int) -> Iterator[int]:
 
 
 def _zeros(instance: HardInstance, steps: Array) -> tuple[Array, Array]:
+    """Return zero weights [sizes, d] and the step sizes as a column [sizes, 1]."""
     return np.zeros((len(steps), instance.dimension)), np.asarray(steps, dtype=float)[:, None]
 
 
 def sgd(instance: HardInstance, steps: Array, n: int) -> Array:
-    """The last iterate."""
+    """SGD, last iterate."""
     w, eta = _zeros(instance, steps)
     for block in blocks_of(instance, n):
         w -= eta * instance.gradient(w, block)
@@ -43,7 +45,7 @@ def sgd(instance: HardInstance, steps: Array, n: int) -> Array:
 
 
 def sgd_average(instance: HardInstance, steps: Array, n: int) -> Array:
-    """The mean of all iterates: one model."""
+    """SGD, mean of all iterates: one model."""
     w, eta = _zeros(instance, steps)
     total = np.zeros_like(w)
     for block in blocks_of(instance, n):
@@ -53,27 +55,27 @@ def sgd_average(instance: HardInstance, steps: Array, n: int) -> Array:
 
 
 def _momentum(instance: HardInstance, steps: Array, n: int, ahead: float) -> Array:
-    """Momentum 0.9, the gradient taken `ahead` times the present speed further on."""
+    """SGD with momentum 0.9 and the gradient at w + ahead * velocity."""
     w, eta = _zeros(instance, steps)
-    speed = np.zeros_like(w)
+    velocity = np.zeros_like(w)
     for block in blocks_of(instance, n):
-        speed = 0.9 * speed - eta * instance.gradient(w + ahead * speed, block)
-        w += speed
+        velocity = 0.9 * velocity - eta * instance.gradient(w + ahead * velocity, block)
+        w += velocity
     return w
 
 
 def heavy_ball(instance: HardInstance, steps: Array, n: int) -> Array:
-    """Momentum 0.9."""
+    """Heavy-ball momentum 0.9."""
     return _momentum(instance, steps, n, 0.0)
 
 
 def nesterov(instance: HardInstance, steps: Array, n: int) -> Array:
-    """Momentum 0.9, the gradient taken where it leads."""
+    """Nesterov momentum 0.9: the gradient at the look-ahead point."""
     return _momentum(instance, steps, n, 0.9)
 
 
 def adagrad(instance: HardInstance, steps: Array, n: int) -> Array:
-    """Steps divided by the root of the sum of squares."""
+    """AdaGrad: per-coordinate steps divided by the root of the sum of squared gradients."""
     w, eta = _zeros(instance, steps)
     squares = np.zeros_like(w)
     for block in blocks_of(instance, n):
@@ -84,7 +86,7 @@ def adagrad(instance: HardInstance, steps: Array, n: int) -> Array:
 
 
 def adam(instance: HardInstance, steps: Array, n: int) -> Array:
-    """With 0.9 and 0.999."""
+    """Adam with beta1 = 0.9 and beta2 = 0.999."""
     w, eta = _zeros(instance, steps)
     first, second = np.zeros_like(w), np.zeros_like(w)
     for t, block in enumerate(blocks_of(instance, n), start=1):
@@ -95,7 +97,7 @@ def adam(instance: HardInstance, steps: Array, n: int) -> Array:
 
 
 def prox(instance: HardInstance, steps: Array, n: int) -> Array:
-    """Implicit steps."""
+    """Proximal point method (implicit steps)."""
     w, eta = _zeros(instance, steps)
     for block in blocks_of(instance, n):
         w = instance.prox(w, block, eta[:, 0])
@@ -113,13 +115,13 @@ METHODS: dict[str, Method] = {
 }
 
 
-def tune(method: Method, instance: HardInstance, n: int, grid: Array = GRID) -> float:
-    """The least gap to the optimum over a grid of step sizes: the best that tuning could do."""
+def tune(method: Method, instance: HardInstance, n: int, grid: Array = STEP_SIZE_GRID) -> float:
+    """Smallest gap to the optimum over a grid of step sizes: the best result that tuning can give."""
     return min(instance.gap(w) for w in method(instance, grid, n))
 
 
 def minimize_blocks(instance: HardInstance) -> float:
-    """The gap after minimising every block fully, over and over: the limit of many steps a block."""
+    """Gap after minimizing every block exactly, in turn: the limit of many steps per block."""
     w = np.zeros(instance.dimension)
     for block in blocks_of(instance, 1):
         w = instance.minimiser(block, w)
@@ -129,9 +131,9 @@ def minimize_blocks(instance: HardInstance) -> float:
 def run_shuffled(
     instance: HardInstance, n: int, rng: np.random.Generator, steps: Array | None = None
 ) -> Array:
-    """[sizes] the gaps of the average of SGD on the same blocks in random order.
+    """[sizes] gaps of averaged SGD on the same blocks in random order.
 
-    At B / sqrt(T) unless other steps are given.
+    steps: step sizes; by default B / sqrt(T).
     """
     order = rng.permutation(list(blocks_of(instance, n)))
     w, eta = _zeros(instance, _theorem_step(instance, n) if steps is None else steps)
@@ -143,10 +145,12 @@ def run_shuffled(
 
 
 def pluralistic(instance: HardInstance, n: int, steps: Array | None = None) -> Array:
-    """[sizes] one chain on cyclic data, averaged per block, each mean judged on its block.
+    """[sizes] excess of one chain on cyclic data, averaged per block, each mean evaluated on its block.
 
-    Relative to the best single model, and it may well lie below it. At B / sqrt(T) unless other
-    steps are given. Projected onto the ball ||w|| <= B: a block alone may fall for ever outside.
+    The excess is relative to the best single model and may be negative. Iterates are projected onto the
+    ball ||w|| <= B, because a single block's objective may decrease without bound outside it.
+
+    steps: step sizes; by default B / sqrt(T).
     """
     m = instance.blocks
     w, eta = _zeros(instance, _theorem_step(instance, n) if steps is None else steps)
@@ -161,6 +165,7 @@ def pluralistic(instance: HardInstance, n: int, steps: Array | None = None) -> A
 
 
 def _theorem_step(instance: HardInstance, n: int) -> Array:
+    """[1] step size B / sqrt(T) of Theorem 3."""
     return np.array([instance.radius / np.sqrt(instance.cycles * instance.blocks * n)])
 
 
@@ -172,21 +177,24 @@ CASES = {
     "orthogonal": "every block has features of its own",
     "opposite": "every other block has the opposite solution",
 }
-SIZES = (2, 4, 8, 16)
-READERS = ("consensus average", "pluralistic average", "separate average", "hedged by AdaHedge")
+BLOCK_COUNTS = (2, 4, 8, 16)
+READ_OUTS = ("consensus average", "pluralistic average", "separate average", "hedged by AdaHedge")
 
 
 def case_of(case: str, m: int, K: int, n: int, rng: np.random.Generator) -> dict[str, float]:
-    """Excess over every block's own solution: absolute loss, no noise, tight steps for norm 1.
+    """Excess loss of each read-out over the solutions of the blocks, for one of `CASES`.
 
-    The solutions together have norm 1 in the identical and opposite cases in each block, and in
-    the orthogonal case 1 / sqrt(m) each, as Section 4 has it; separate chains are told so.
+    Absolute loss, no noise, and step sizes tuned to norm 1. Following Section 4, the solution of each
+    block has norm 1 in the identical and opposite cases and 1 / sqrt(m) in the orthogonal case; the step
+    size of the separate chains uses that norm.
+
+    m, K, n: number of blocks, of cycles, and of steps per block.
     """
     d = 4
     star = rng.normal(size=(m, d))
     star /= np.linalg.norm(star, axis=1, keepdims=True)
-    wide = d * m if case == "orthogonal" else d
-    best = np.zeros((m, wide))
+    width = d * m if case == "orthogonal" else d
+    best = np.zeros((m, width))
     for i in range(m):
         if case == "orthogonal":
             best[i, i * d : (i + 1) * d] = star[i] / np.sqrt(m)
@@ -195,39 +203,43 @@ def case_of(case: str, m: int, K: int, n: int, rng: np.random.Generator) -> dict
     block = np.tile(np.repeat(np.arange(m), n), K)
     X, columns = _directions(case, block, d, rng)
     labels = (X * best[block[:, None], columns]).sum(axis=1)
-    rows = Rows(_corpus(X, columns, wide), labels, block=block, intercept=False, dtype=np.float64)
+    rows = Rows(_sparse_rows(X, columns, width), labels, block=block, intercept=False, dtype=np.float64)
     T = len(block)
-    own = 1 / np.sqrt(m) if case == "orthogonal" else 1.0
+    norm = 1 / np.sqrt(m) if case == "orthogonal" else 1.0
     settings: dict[str, Any] = {"loss": absolute, "batch_size": 1}
     single = train.pluralistic(rows, m, step_size=1 / np.sqrt(T), **settings)
-    separate = train.separate(rows, m, step_size=own / np.sqrt(T / m), **settings)
-    chains = ((basis.single, 1 / np.sqrt(T)), (basis.separate, own / np.sqrt(T / m)))
+    separate = train.separate(rows, m, step_size=norm / np.sqrt(T / m), **settings)
+    chains = ((basis.single, 1 / np.sqrt(T)), (basis.separate, norm / np.sqrt(T / m)))
     hedged = train.hedged(rows, m, chains=chains, **settings)
-    test = np.repeat(np.arange(m), 500)
-    Z, places = _directions(case, test, d, rng)
-    found = {}
+    test_block = np.repeat(np.arange(m), 500)
+    Z, test_columns = _directions(case, test_block, d, rng)
+    excess = {}
     for name, model in zip(
-        READERS, (single.consensus(), single.mean(), separate.mean(), hedged.mean()), strict=True
+        READ_OUTS, (single.consensus(), single.mean(), separate.mean(), hedged.mean()), strict=True
     ):
-        off = model.weights[:, 0, :-1] - best
-        found[name] = float(np.abs((Z * off[test[:, None], places]).sum(axis=1)).mean())
-    return found
+        error = model.weights[:, 0, :-1] - best
+        excess[name] = float(np.abs((Z * error[test_block[:, None], test_columns]).sum(axis=1)).mean())
+    return excess
 
 
 def _directions(case: str, block: Array, d: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Features of norm 1, and their columns: the block's own ones in the orthogonal case."""
+    """Draw features [rows, d] of norm 1 and return them with their columns.
+
+    In the orthogonal case each block has separate columns.
+    """
     X = rng.normal(size=(len(block), d))
     X /= np.linalg.norm(X, axis=1, keepdims=True)
     first = block * d if case == "orthogonal" else np.zeros(len(block), np.int64)
     return X, first[:, None] + np.arange(d)
 
 
-def _corpus(X: Array, columns: Array, wide: int) -> SparseRows:
+def _sparse_rows(X: Array, columns: Array, width: int) -> SparseRows:
+    """Return rows with d non-zero cells each as a sparse table of `width` columns."""
     n, d = X.shape
-    return SparseRows(np.arange(0, n * d + 1, d), columns.ravel().astype(np.int32), X.ravel(), wide)
+    return SparseRows(np.arange(0, n * d + 1, d), columns.ravel().astype(np.int32), X.ravel(), width)
 
 
-# ---------------------------------------------------------------------- all of it
+# ------------------------------------------------------------- complete experiment
 
 
 def run_hard(
@@ -238,27 +250,33 @@ def run_hard(
     steps: int = 300,
     progress: Callable[[float, str], None] = lambda _, __: None,
 ) -> dict[str, Any]:
-    """Excess against K and against n of every method, phi itself, and the cases of Section 4."""
+    """Measure the excess of every method against K and against n, and run the cases of Section 4.
+
+    radius: B. cycles: K of the comparison against n. steps: n of the comparison against K.
+    progress: called with the completed share, 0 to 1, and the current task.
+
+    Returns the results for JSON, including a table of phi.
+    """
     if steps < 1 or cycles < 1:
         raise ValueError(f"--K {cycles} --n {steps}: both must be at least 1")
-    by_cycles = sorted({*BY_CYCLES, cycles})
-    by_steps = sorted({*(n for n in BY_STEPS if n <= 4 * steps), steps})
-    if not 0 < radius <= 16 * by_cycles[0]:
+    cycle_counts = sorted({*CYCLE_COUNTS, cycles})
+    step_counts = sorted({*(n for n in STEPS_PER_BLOCK if n <= 4 * steps), steps})
+    if not 0 < radius <= 16 * cycle_counts[0]:
         raise ValueError(
-            f"--B {radius:g}: must be positive and at most 16 K = {16 * by_cycles[0]} (Theorem 2)"
+            f"--B {radius:g}: must be positive and at most 16 K = {16 * cycle_counts[0]} (Theorem 2)"
         )
-    jobs = [("cycles", smooth, K, steps) for smooth in (False, True) for K in by_cycles]
-    jobs += [("steps", smooth, cycles, n) for smooth in (False, True) for n in by_steps]
-    found: dict[str, Any] = {}
+    jobs = [("cycles", smooth, K, steps) for smooth in (False, True) for K in cycle_counts]
+    jobs += [("steps", smooth, cycles, n) for smooth in (False, True) for n in step_counts]
+    results: dict[str, Any] = {}
     weight = np.array([K * n for _, _, K, n in jobs], float)
     for number, (what, smooth, K, n) in enumerate(jobs):
         name = f"{'smooth' if smooth else 'Lipschitz'} instance, K = {K}, n = {n}"
         progress(float(weight[:number].sum() / weight.sum()), name)
         instance = HardInstance(K, radius=radius, smooth=smooth)
-        # A smooth instance is flatter by B / (4K), and plain steps may be as much larger; adaptive
-        # ones may not. So the grid reaches from the least of one to the most of the other.
-        most = radius * (4 * K / radius if smooth else 1.0)
-        grid, rng = np.geomspace(1e-6 * radius, most, 24), np.random.default_rng([seed, K, n])
+        # A smooth instance is flatter by the factor B / (4K), so plain steps may be larger by its inverse;
+        # adaptive steps may not. The grid covers both ranges.
+        max_step = radius * (4 * K / radius if smooth else 1.0)
+        grid, rng = np.geomspace(1e-6 * radius, max_step, 24), np.random.default_rng([seed, K, n])
         row = {name: tune(method, instance, n, grid) for name, method in METHODS.items()}
         row["each block minimised"] = minimize_blocks(instance)
         row["i.i.d. average"] = float(
@@ -268,19 +286,19 @@ def run_hard(
         at_theorem = float(pluralistic(instance, n)[0])
         row["pluralistic average, step of Theorem 3"] = at_theorem
         row["lower bound"] = instance.bound
-        held = found.setdefault(
+        curve = results.setdefault(
             f"{'smooth' if smooth else 'lipschitz'}_against_{what}", {"at": [], "excess": {}}
         )
-        held["at"].append(K if what == "cycles" else n)
+        curve["at"].append(K if what == "cycles" else n)
         for key, value in row.items():
-            held["excess"].setdefault(key, []).append(value)
+            curve["excess"].setdefault(key, []).append(value)
     progress(1.0, "the cases of Section 4")
     instance = HardInstance(cycles, radius=radius)
     z = np.linspace(-2 * instance.gamma, 2 * instance.gamma, 401)
     return {
         "settings": {"seed": seed, "radius": radius, "cycles": cycles, "steps": steps, "blocks": 2},
         "methods": [*METHODS],
-        **found,
+        **results,
         "phi": {
             "a": instance.flat,
             "gamma": instance.gamma,
@@ -292,21 +310,21 @@ def run_hard(
 
 
 def _section4(seed: int) -> dict[str, Any]:
-    """The three cases for several m, mean and standard error over ten draws."""
-    blocks, K, n, draws = SIZES, 5, 40, 10
+    """Run the three cases for several m; return mean and standard error over ten draws."""
+    blocks, K, n, draws = BLOCK_COUNTS, 5, 40, 10
     out: dict[str, Any] = {"blocks": list(blocks), "cycles": K, "steps": n, "cases": {}}
     for number, case in enumerate(CASES):
-        found = {reader: np.zeros((len(blocks), draws)) for reader in READERS}
-        for place, m in enumerate(blocks):
+        excess = {read_out: np.zeros((len(blocks), draws)) for read_out in READ_OUTS}
+        for index, m in enumerate(blocks):
             for draw in range(draws):
                 rng = np.random.default_rng([seed, number, m, draw])
-                for reader, value in case_of(case, m, K, n, rng).items():
-                    found[reader][place, draw] = value
+                for read_out, value in case_of(case, m, K, n, rng).items():
+                    excess[read_out][index, draw] = value
         out["cases"][case] = {
-            reader: {
+            read_out: {
                 "mean": table.mean(axis=1).tolist(),
                 "standard_error": (table.std(axis=1, ddof=1) / np.sqrt(draws)).tolist(),
             }
-            for reader, table in found.items()
+            for read_out, table in excess.items()
         }
     return out

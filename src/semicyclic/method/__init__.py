@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from semicyclic.method import delta_weights as delta_weights
     from semicyclic.method import evaluate as evaluate
     from semicyclic.method import hedge as hedge
+    from semicyclic.method import hedge_summary as hedge_summary
     from semicyclic.method import kernels as kernels
     from semicyclic.method import log as log
     from semicyclic.method import loss as loss

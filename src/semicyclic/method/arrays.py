@@ -37,11 +37,11 @@ class Layout(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """Everything that stays the same during a run (see `loss`, `step` and `basis`).
+    """Settings that stay the same during a run (see `loss`, `step` and `basis`).
 
     rule, radius, box, eta: by chain. chain, active, coefficient, emphasis: by slot. owner: the chain of each
-    vector. A slot is a block, or, with several hedged experts, a block as seen by one of them: expert e has
-    the slots e * m to e * m + m - 1.
+    vector. A slot is a block or, with several hedged experts, a block of one of them: expert e has the slots
+    e * m to e * m + m - 1.
     """
 
     loss: int
@@ -59,11 +59,12 @@ class Plan(NamedTuple):
 
 
 class ChainState(NamedTuple):
-    """The chains between two steps: vectors [M, d+1, C] and, by chain, scale, norm and step count.
+    """State of the chains between two steps: vectors [M, d+1, C] and, by chain, scale, norm and step count.
 
-    norm: the squared norm of the chain's unscaled vectors, kept up to date if there is a ball to project on.
+    norm: the squared norm of the chain's unscaled vectors, kept up to date if there is a ball to project
+    onto.
     squares: AdaGrad's sums of squared gradients; empty for other rules.
-    heard: [m, 2] how many steps each block has had, and the sum of their losses.
+    heard: [m, 2] the number of steps of each block, and the sum of their losses.
     """
 
     vectors: Array
@@ -140,7 +141,7 @@ WHOLE, NUMBERS, BY_EXPERT = Records._fields[:4], Records._fields[4:10], Records.
 
 
 def blank_records(room: int, experts: int, lists: Array, changes: Array) -> Records:
-    """Room for records of some rows, to be filled by a kernel."""
+    """Allocate records for a kernel to fill."""
     whole = [np.empty(room, np.int64) for _ in WHOLE]
     numbers = [np.empty(room) for _ in NUMBERS]
     by_expert = [np.empty((room, experts)) for _ in BY_EXPERT]
@@ -149,7 +150,7 @@ def blank_records(room: int, experts: int, lists: Array, changes: Array) -> Reco
 
 
 def cut_records(records: Records, count: int, changes: int) -> Records:
-    """The first `count` records with their changes, without the room that was not used."""
+    """Return the first `count` records with their changes, without unused space."""
     held = [array[:count] for array in records[:-2]]
     used = records.changes[:changes]
     if changes < len(records.changes) // 2:

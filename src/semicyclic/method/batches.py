@@ -30,7 +30,7 @@ SCAN = 8
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Rows ready for the chain, with what they were packed by."""
+    """Rows cut into visits and minibatches, ready for training, with their schedule, loss and batch size."""
 
     layout: Layout
     schedule: AnySchedule
@@ -50,7 +50,7 @@ class Packed:
         return np.bincount(self.layout.block, np.diff(self.layout.visits), self.blocks).astype(int)
 
     def lipschitz(self) -> float:
-        """G: no gradient of a step is longer. The loss's own constant times the longest row."""
+        """G, a bound on a step's gradient: the loss's Lipschitz constant times the largest row norm."""
         return self.loss.lipschitz * self._longest
 
     @cached_property
@@ -72,7 +72,7 @@ def empty_batches(
     intercept: bool = True,
     dtype: npt.DTypeLike = np.float32,
 ) -> Packed:
-    """No rows yet, of `width` columns: a run made of it has learnt nothing, and goes on by `train.extend`."""
+    """Return a `Packed` without rows, to create an untrained run that `train.extend` continues."""
     none, whole = np.zeros(0, dtype), np.zeros(0, np.int64)
     start = np.zeros(1, np.int64)
     columns = np.zeros(0, np.uint16 if width <= 2**16 else np.uint32)
@@ -81,7 +81,7 @@ def empty_batches(
 
 
 class RowOrder(NamedTuple):
-    """Rows by number in the order in which they are learnt from, with the cycle and block of each."""
+    """Row numbers in training order, with the cycle and block of each."""
 
     rows: Array
     cycle: Array
@@ -97,12 +97,30 @@ def pack(
     classes: Classes | None = None,
     order: RowOrder | None = None,
 ) -> Packed:
-    """Cut rows into visits and these into minibatches; the last of a visit may be short.
+    """Cut rows into visits, and visits into minibatches.
 
-    classes: the labels' classes in the order of their codes; taken from the labels, sorted,
-        unless given. For two classes the second is the positive one.
-    order: learn from the rows in this order, wherever they stand and whatever their times are; as
-        `rows[order.rows].with_blocks(order.block, order.cycle)`, without that copy.
+    Packing once and training several times saves the packing time of the later runs.
+
+    Parameters
+    ----------
+    rows : Rows
+        Labelled rows.
+    schedule : Schedule, Numbered or int
+        Maps the rows' times to blocks; an int m means m numbered blocks.
+    loss : Loss
+        Decides how labels are encoded.
+    batch_size : int
+        Rows per step. A minibatch never crosses a visit, so the last one of a visit may be smaller.
+    classes : tuple, optional
+        Classes in the order of their codes; by default the sorted distinct labels. Of two classes the second
+        is the positive one.
+    order : RowOrder, optional
+        Train in this order, ignoring the rows' own times, as on
+        `rows[order.rows].with_blocks(order.block, order.cycle)` but without that copy.
+
+    Returns
+    -------
+    Packed
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: must be a whole number, at least 1")
@@ -130,7 +148,7 @@ def _check_order(order: RowOrder, rows: Rows, blocks: int) -> Located:
 
 
 def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[Array, Classes]:
-    """Labels as the loss wants them: -1 and +1, 0..C-1, or numbers."""
+    """Encode labels as the loss expects them: -1 and +1, codes 0..C-1, or numbers."""
     if labels is None:
         raise ValueError("these rows have no labels: give y")
     if loss.classes == 0:
@@ -163,7 +181,7 @@ def encode(labels: Array | None, loss: Loss, classes: Classes | None) -> tuple[A
 
 
 def encode_labels(labels: Array, values: Array) -> Array:
-    """Which of the values each label is; others are refused."""
+    """Return the index of each label in `values`; raise for a label that is not among them."""
     if len(values) == 2:
         code = labels == values[1]
         unknown = ~(code | (labels == values[0]))
@@ -180,7 +198,7 @@ def encode_labels(labels: Array, values: Array) -> Array:
 
 
 def distinct(labels: Array) -> Array:
-    """The values among labels, sorted."""
+    """Return the distinct labels, sorted."""
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         row = int((~np.isfinite(labels)).argmax())
         raise ValueError(f"label of row {row} is {labels[row]}: it must be finite")
@@ -200,7 +218,7 @@ def distinct(labels: Array) -> Array:
 def _lay_out(
     rows: Rows, targets: Array, steps: Array, visits_: tuple[Array, Array, Array], given: Array | None
 ) -> Layout:
-    """The rows of each minibatch sorted by length, and every visit with the list of its columns."""
+    """Sort the rows of each minibatch by length, and list the distinct columns of each visit."""
 
     n, begin = len(rows), rows.indptr
     if given is not None:
@@ -225,7 +243,7 @@ def _lay_out(
 
 
 def _list_columns(columns: Array, bounds: Array, width: int) -> tuple[Array, Array, Array, bool]:
-    """The columns of each visit; and cells as the layout has them (see `arrays.Layout`)."""
+    """Return the distinct columns of each visit, and the cells with their columns renumbered by visit."""
 
     visits_, cells = len(bounds) - 1, len(columns)
     # By ratio: listing columns in order scans all of them in every visit.
@@ -253,12 +271,12 @@ def _list_columns(columns: Array, bounds: Array, width: int) -> tuple[Array, Arr
 
 
 def _whole(limit: int) -> Any:
-    """The smallest type for whole numbers below `limit`."""
+    """Return the smallest unsigned integer type for numbers below `limit`."""
     return np.uint16 if limit <= 2**16 else np.uint32
 
 
 def _in_parallel(job: Callable[[tuple[int, int]], Any], count: int, cells: int) -> list[Any]:
-    """Do a job for the ranges of `count` things, one for each thread; the results in order."""
+    """Run `job` on ranges that cover 0..count, one per thread; return the results in order."""
     threads = min(os.cpu_count() or 1, count) if cells >= MANY else 1
     spans = list(pairwise(np.linspace(0, count, threads + 1).astype(np.int64).tolist()))
     if threads == 1:

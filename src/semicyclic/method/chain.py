@@ -8,7 +8,7 @@
 
 On i.i.d. data the mean of all w_t is within O(sqrt(B^2/T)) of F(w*), the least F(w) with ||w|| <= B (eq. 3).
 On block-cyclic data it need not be, but the models of all blocks together are, if each averages its own
-iterates (`average`). Here rows come with their cycle and block, and blocks may have any length and order: if
+iterates (`average`). Here rows have their cycle and block, and blocks may have any length and order: if
 block i has |S_i| of T steps, it has the weight |S_i| / T in F in place of 1/m. z_t is a minibatch, and
 f(w, z_t) the mean loss of its rows.
 

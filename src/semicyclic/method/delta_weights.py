@@ -27,9 +27,10 @@ DIFFERENT, SPARSE, DENSE = range(3)
 class DeltaWeights:
     """Weights of m blocks, [C, d+1] each.
 
-    kind: [m] how block i is held: DIFFERENT from the one before, or as a key frame, SPARSE or DENSE.
-    first: [m+1] the cells listed for block i are first[i]:first[i+1] of `column` and `value`.
-    dense: [D, C * (d+1)] the dense key frames, in the order of their blocks.
+    kind: [m] encoding of block i: DIFFERENT (differences from the block before), or a key frame, SPARSE or
+    DENSE.
+    first: [m+1] block i lists the cells first[i]:first[i+1] of `column` and `value`.
+    dense: [D, C * (d+1)] the dense key frames, in block order.
     shape: (m, C, d+1).
     """
 
@@ -67,12 +68,12 @@ class DeltaWeights:
 
     @cached_property
     def dense_before(self) -> Array:
-        """[m+1] how many dense key frames come before each block."""
+        """[m+1] number of dense key frames before each block."""
         return np.asarray(np.r_[0, np.cumsum(self.kind == DENSE)])
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What weights are computed with: half precision is for keeping only."""
+        """Precision of computations: half precision is for storage only."""
         return np.promote_types(self.value.dtype, np.float32)
 
     @property
@@ -83,7 +84,7 @@ class DeltaWeights:
         return self.shape[0]
 
     def group(self, block: int) -> tuple[int, int]:
-        """The key frame that a block builds on, and the block after the last that builds on it."""
+        """The key frame that a block is encoded against, and the end of the blocks encoded against it."""
         return group_of(self.keys, len(self), block)
 
     def block(self, block: int) -> Array:
@@ -98,7 +99,7 @@ class DeltaWeights:
         return out.reshape(self.shape[1:])
 
     def alone(self, block: int) -> "DeltaWeights":
-        """One block by itself, as small as it is here."""
+        """One block as a `DeltaWeights`, without decoding it."""
         key, _ = self.group(block)
         span = slice(int(self.first[key]), int(self.first[block + 1]))
         if self.kind[key] == DENSE:
@@ -118,7 +119,7 @@ class DeltaWeights:
         return np.zeros(self.shape[1] * self.shape[2], self.dtype)
 
     def walk(self, blocks: Array) -> Iterator[tuple[int, Array]]:
-        """(block, weights) of some blocks in ascending order; the weights are good until the next."""
+        """Iterate over (block, weights) in ascending order; the weights are valid until the next one."""
         current, at = np.zeros(0, self.dtype), -1
         for block in np.unique(blocks).tolist():
             key, _ = self.group(block)
@@ -130,7 +131,7 @@ class DeltaWeights:
             yield block, current.reshape(self.shape[1:])
 
     def table(self) -> Array:
-        """[m, C, d+1] all weights, densely."""
+        """[m, C, d+1] all weights, decoded."""
         out = np.empty(self.shape, self.dtype)
         for block, weights in self.walk(np.arange(len(self))):
             out[block] = weights
@@ -138,13 +139,13 @@ class DeltaWeights:
 
 
 def group_of(keys: Array, blocks: int, block: int) -> tuple[int, int]:
-    """The last key frame up to a block, and the next one, or the end of the `blocks`."""
+    """The last key frame up to a block, and the next key frame or the number of blocks."""
     at = int(np.searchsorted(keys, block, side="right"))
     return int(keys[at - 1]), int(keys[at]) if at < len(keys) else blocks
 
 
 def frames_of(weights: Array, dtype: npt.DTypeLike | None = None) -> DeltaWeights:
-    """Hold weights [m, C, d+1] as frames, in another precision where one is given."""
+    """Encode weights [m, C, d+1], optionally in another precision."""
 
     kind = np.dtype(weights.dtype if dtype is None else dtype)
     converted = weights if kind == weights.dtype else _convert(weights, kind)
@@ -177,7 +178,7 @@ def _convert(weights: Array, kind: np.dtype[Any]) -> Array:
 
 
 def _choose(different: Array, sparse: Array, dense: int) -> Array:
-    """How each block is held: by its differences while these weigh less than a key frame."""
+    """Choose the encoding of each block: differences as long as they are smaller than a key frame."""
     how = np.zeros(len(different), np.uint8)
     since = 0
     for block in range(len(how)):

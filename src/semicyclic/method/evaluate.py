@@ -26,8 +26,8 @@ from semicyclic.method.run import Run
 from semicyclic.schedule.numbered import AnySchedule, as_schedule
 from semicyclic.types import Array
 
-# Rows are measured in so many parts whatever the machine, and these added up in order: the
-# same bits on every machine.
+# Number of parts into which rows are cut on any machine; partial sums are added in order, so the result has
+# the same bits everywhere.
 PARTS = 16
 # Below this many rows a second thread costs more than it saves.
 MANY = 4096
@@ -35,8 +35,9 @@ MANY = 4096
 
 @dataclass(frozen=True, eq=False)
 class Matrix:
-    """values[i, j]: the model of block i on the rows of block j; NaN where there are none.
+    """Scores of every block's model on every block's rows.
 
+    values[i, j] is the metric of the model of block i on the rows of block j; NaN if there are none.
     share: [m] each block's share of the rows.
     """
 
@@ -47,27 +48,27 @@ class Matrix:
 
     @property
     def diagonal(self) -> Array:
-        """[m] every block's own model on its own rows."""
+        """[m] the score of each block's model on its own rows."""
         return np.diagonal(self.values)
 
     @property
     def pluralistic(self) -> float:
-        """The mean of the diagonal: every block served by its own model, all blocks alike."""
+        """Mean of the diagonal: each block served by its own model, blocks weighted equally."""
         return _mean(self.diagonal, np.ones(len(self.share)))
 
     @property
     def pluralistic_by_share(self) -> float:
-        """The same, each block counting by its share of the rows (SPEC F1)."""
+        """Mean of the diagonal, blocks weighted by their share of the rows (docs/math.md#unequal-blocks)."""
         return _mean(self.diagonal, self.share)
 
     @property
     def consensus(self) -> float:
-        """The mean of all cells: any block served by whichever model is in force."""
+        """Mean of all cells: every block served by every model, weighted equally."""
         return _mean(self.values, np.ones(self.values.shape))
 
     @property
     def consensus_by_share(self) -> float:
-        """The same, models and blocks each counting by their share of the rows."""
+        """Mean of all cells, models and blocks weighted by their share of the rows."""
         return _mean(self.values, self.share[:, None] * self.share[None, :])
 
     def __str__(self) -> str:
@@ -88,14 +89,28 @@ class Matrix:
 
 
 def _mean(values: Array, weight: Array) -> float:
-    """The weighted mean of the cells that have a value."""
+    """Weighted mean of the cells that have a value."""
     held = np.isfinite(values)
     total = float((weight * held).sum())
     return float((np.where(held, values, 0.0) * weight).sum() / total) if total > 0 else float("nan")
 
 
 def matrix(source: Run | Pluralistic, rows: Rows, *, metric: Metric | None = None) -> Matrix:
-    """Every block's model on every block's rows: m x m. A run is read out by `mean()`."""
+    """Evaluate every block's model on every block's rows.
+
+    Parameters
+    ----------
+    source : Run or Pluralistic
+        A run is read out by `mean()`.
+    rows : Rows
+        Labelled rows.
+    metric : Metric, optional
+        One of `metrics`; by default accuracy, or the error that fits the loss.
+
+    Returns
+    -------
+    Matrix
+    """
     model = source.mean() if isinstance(source, Run) else source
     return matrices([model], rows, metric=metric)[0]
 
@@ -107,13 +122,22 @@ def matrices(
     metric: Metric | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,  # noqa: ARG005
 ) -> list[Matrix]:
-    """A matrix for each of many models on the same rows, which are read once for 64 blocks' models.
+    """Evaluate many models on the same rows, 64 blocks' models per pass over the rows.
 
-    metric: one of `metrics`: accuracy, log_loss, auc; absolute_error, squared_error, pinball.
-        Unless given, accuracy or the error that goes with the loss.
-    progress: called with how many of how many passes are done.
+    Parameters
+    ----------
+    models : sequence of Pluralistic
+        Models with the same schedule, loss and columns.
+    rows : Rows
+        Labelled rows. Scores are computed in their precision.
+    metric : Metric, optional
+        One of `metrics`; by default accuracy, or the error that fits the loss.
+    progress : callable, optional
+        Called with the number of passes done and their total.
 
-    Scores and errors are computed in the rows' own precision.
+    Returns
+    -------
+    list of Matrix
     """
     first = _alike(models, rows)
     chosen = metrics.natural(first.loss) if metric is None else metric
@@ -133,7 +157,7 @@ def matrices(
 
 
 def _alike(models: Sequence[Pluralistic], rows: Rows) -> Pluralistic:
-    """The first model, all others being like it."""
+    """The first model; raise if another one differs in format."""
     if not models:
         raise ValueError("there are no models to evaluate")
     first = models[0]
@@ -155,7 +179,7 @@ def _alike(models: Sequence[Pluralistic], rows: Rows) -> Pluralistic:
 def by_block(
     weights: Array, rows: Rows, schedule: AnySchedule | int, *, loss: Loss, classes: Classes, metric: Metric
 ) -> Array:
-    """[L, m] each of many sets of weights [L, C, d+1], measured on the rows of every block."""
+    """[L, m] metric of each of L sets of weights [L, C, d+1] on the rows of every block."""
     metric.check(loss)
     block = rows.blocks_in(schedule)
     blocks = as_schedule(schedule).blocks
@@ -171,7 +195,7 @@ def by_block(
 
 
 def _lanes(total: int, outputs: int) -> Iterator[range]:
-    """The sets of weights measured together in each pass."""
+    """Ranges of sets of weights that are evaluated together in one pass."""
 
     if outputs > kernels.simd.LANES:
         raise ValueError(f"{outputs} classes: at most {kernels.simd.LANES} can be evaluated")
@@ -181,7 +205,7 @@ def _lanes(total: int, outputs: int) -> Iterator[range]:
 
 
 def _table(chosen: range, weights: Callable[[int], Array], rows: Rows) -> Array:
-    """[d+1, LANES] sets of weights side by side, C lanes each."""
+    """[d+1, LANES] sets of weights in adjacent columns, C lanes each."""
 
     outputs, width = weights(chosen[0]).shape
     table = np.zeros((width, kernels.simd.LANES), rows.values.dtype)
@@ -191,7 +215,7 @@ def _table(chosen: range, weights: Callable[[int], Array], rows: Rows) -> Array:
 
 
 def _of_models(models: Sequence[Pluralistic]) -> Callable[[int], Array]:
-    """The weights of every block of every model, numbered through."""
+    """Return a function from a running number to the weights of a block of a model."""
     blocks = models[0].blocks
     return lambda each: models[each // blocks].block_weights(each % blocks)
 
@@ -219,7 +243,7 @@ def _sums(
     blocks: int,
     progress: Callable[[int, int], None],
 ) -> Array:
-    """[total, m] sums of a metric over the rows of each block, for so many sets of weights."""
+    """[total, m] sums of a metric over the rows of each block, for `total` sets of weights."""
 
     out = np.zeros((total, blocks))
     outputs = weights(0).shape[0]
@@ -239,7 +263,7 @@ def _sums(
 
 
 def _share_out(job: Callable[[tuple[int, int]], object], rows: int) -> None:
-    """Do a job for all PARTS of the rows, on as many cores as there are."""
+    """Run `job` on all PARTS of the rows, on all cores."""
     cores = 1 if rows < MANY else min(os.cpu_count() or 1, PARTS)
     cuts = [PARTS * core // cores for core in range(cores + 1)]
     if cores == 1:
@@ -256,7 +280,7 @@ def _auc(
     metric: Metric,  # noqa: ARG001
     progress: Callable[[int, int], None],
 ) -> Array:
-    """[models, m, m] how often a positive row of a block outscores a negative one, ties half."""
+    """[models, m, m] AUC: how often a positive row of a block outscores a negative one; ties count half."""
 
     block, target, weight = labels
     blocks = models[0].blocks
@@ -282,7 +306,7 @@ def _auc(
 
 
 def area(score: Array, positive: Array, weight: Array) -> float:
-    """The area under the ROC curve; NaN where a class is missing."""
+    """Area under the ROC curve; NaN if a class is missing."""
     order = np.argsort(score)
     score, plus = score[order], np.where(positive, weight, 0.0)[order]
     minus = np.where(positive, 0.0, weight)[order]
@@ -296,7 +320,7 @@ def area(score: Array, positive: Array, weight: Array) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """The mean of paired differences, and its standard error."""
+    """Mean of paired differences and its standard error."""
 
     mean: float
     error: float
@@ -307,10 +331,9 @@ class Difference:
 
 
 def paired_difference(one: npt.ArrayLike, other: npt.ArrayLike) -> Difference:
-    """How much more `one` scores than `other`, over repetitions that share their data.
+    """Mean difference between the scores `one` and `other` of repetitions that share their data.
 
-    What repetitions have in common cancels in each pair, so the error is that of the
-    difference and not of the two scores.
+    What repetitions have in common cancels within each pair, so the standard error is that of the difference.
     """
     gap = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
     if gap.ndim != 1 or np.shape(one) != np.shape(other):

@@ -157,7 +157,7 @@ def potential(gap: float, loss: float, experts: int) -> float:
 def learn_losses(bets: HedgeState, block: int, losses: Array) -> None:
     """After a step in a block: update its probabilities, given every expert's loss.
 
-    A loss that is not finite is counted, so that the run can tell, but does not move the probabilities.
+    A loss that is not finite is counted, so that the run can report it, but does not move the probabilities.
     """
     finite = True
     bets.steps[block] += 1
@@ -246,9 +246,9 @@ class Prod:
         Unless given, training takes M = G B if all chains are projected (`radius=`): two points of a ball of
         radius B are at most 2 B apart, so their losses differ by at most 2 G B, and nothing needs to be
         clipped.
-    lipschitz: G, if rows come in parts, so that their largest norm is not known beforehand.
-    steps: T_i, one for all blocks or one for each, if the rows do not tell: a stream, or a run that will
-        go on. The guarantee is for that many steps.
+    lipschitz: G, if rows arrive in parts, so that their largest norm is not known beforehand.
+    steps: T_i, one for all blocks or one for each, if the rows do not show it: a stream, or a run that will
+        be extended. The guarantee is for that many steps.
     rate: nu, to choose another one.
     coin: a generator; then one expert is drawn at every step (see `in_play`). Otherwise the mixture is in
         force.
@@ -342,7 +342,7 @@ def check_rates(bets: HedgeState, steps: Array) -> None:
     lost = np.flatnonzero((steps > 0) & (bets.rate == 0))
     if len(lost):
         raise ValueError(
-            f"Prod was not told of steps in block {lost[0]}, which has some: say how many there will be with "
+            f"Prod has no number of steps for block {lost[0]}, which has some: state it with "
             "Prod(steps=...), or use AdaHedge()"
         )
 

@@ -35,9 +35,9 @@ LANES = 8
 
 
 class DroppedRecords(NamedTuple):
-    """What is left of dropped records, by slot: mean, last iterate and weight; by block: cycle and losses.
+    """Summary of dropped records, by slot: mean, last iterate and weight; by block: cycle and losses.
 
-    last: of hedged experts, each one's iterate times its probability by then.
+    last: for hedged experts, each one's iterate times its probability at that time.
     order: [m] the number of the block's last dropped record among all `records`; -1 if it has none.
     """
 
@@ -56,7 +56,7 @@ class DroppedRecords(NamedTuple):
 class Log:
     """The records of a run in order, oldest first, within `budget` bytes.
 
-    start: the vectors before the first record kept. past: what is left of records that were dropped.
+    start: the vectors before the first record. past: the summary of records that were dropped.
     """
 
     plan: Plan
@@ -72,7 +72,7 @@ class Log:
         return len(self.plan.chain) // self.experts
 
     def append(self, page: Records) -> None:
-        """Keep records, and drop old cycles if that is too much."""
+        """Add a page of records; drop old cycles if the budget is exceeded."""
         self.pages.append(page)
         self.size += page.nbytes
         if len(self.pages) > 1 and self.size > self.budget:
@@ -82,18 +82,18 @@ class Log:
         return replace(self, pages=[*self.pages])
 
     def column(self, name: str) -> Array:
-        """A number of every record kept, such as its `loss`; by expert where it is, records first."""
+        """One field of every record, such as `loss`; for fields by expert, records first."""
         empty = np.zeros((0, self.experts) if name in BY_EXPERT else 0)
         return np.concatenate([empty, *(getattr(page, name) for page in self.pages)])
 
     def places(self) -> tuple[Array, Array]:
-        """The cycle and the block of every record kept."""
+        """Cycle and block of every record."""
         none = np.zeros(0, np.int64)
         cycle = np.concatenate([none, *(page.cycle for page in self.pages)])
         return cycle, np.concatenate([none, *(page.block for page in self.pages)])
 
     def table(self) -> RecordTable:
-        """What read-outs choose by, for the records of all experts, those of one visit together."""
+        """Cycle, slot, weight and expert of every record: what read-outs are computed from."""
         cycle, block = self.places()
         expert = np.tile(np.arange(self.experts), len(cycle))
         slot = np.repeat(block, self.experts) + self.blocks * expert
@@ -101,13 +101,13 @@ class Log:
         return RecordTable(np.repeat(cycle, self.experts), slot, weight, force, expert)
 
     def tally(self) -> LossStats:
-        """By block, what a certificate needs to know of all steps so far."""
+        """Loss statistics by block over all steps so far, for certificates."""
         before = no_losses(self.blocks) if self.past is None else self.past.tally
         columns = (self.column(name) for name in ("steps", "step_loss", "most", "spread"))
         return add_losses(before, self.places()[1], *columns)
 
     def losses(self) -> tuple[Array, Array]:
-        """[m] the progressive losses of each block's rows summed, and the weight of these."""
+        """[m] sums of the progressive losses of each block's rows, and the weights of the rows."""
         block = self.places()[1]
         loss, rows = (np.bincount(block, self.column(name), self.blocks) for name in ("loss", "rows"))
         return (loss, rows) if self.past is None else (loss + self.past.loss, rows + self.past.rows)
@@ -115,7 +115,7 @@ class Log:
     # ------------------------------------------------------------------------------------------ read-outs
 
     def combine(self, picks: RecordWeights, models: int) -> Array:
-        """[models, d+1, C] the weighted sums of records that `picks` describes."""
+        """[models, d+1, C] the weighted sums of records given by `picks`."""
         _, width, outputs = self.start.shape
         changes = sum(page.changes.size for page in self.pages)
         # Whole iterates are added about twice as fast as changes that lie apart.
@@ -157,7 +157,7 @@ class Log:
         return out.transpose(2, 1, 0)[:models]
 
     def _by_page(self, picks: RecordWeights) -> list[tuple[Records, tuple[Array, ...]]]:
-        """Every page, with the picks of its records as kernels take them."""
+        """Iterate over pages with the weights of their records, in the form that kernels expect."""
         found: list[tuple[Records, tuple[Array, ...]]] = []
         begin = 0
         for page in self.pages:
@@ -171,7 +171,7 @@ class Log:
     # ------------------------------------------------------------------------------------------ the budget
 
     def _drop(self) -> None:
-        """Drop the pages of the older half of the cycles, at least one and not the last."""
+        """Drop the pages of the older half of the cycles: at least one page, never the last."""
         cycles = np.unique(self.places()[0])
         boundary = cycles[len(cycles) // 2]
         older = [bool(page.cycle.max(initial=boundary - 1) < boundary) for page in self.pages]
@@ -179,7 +179,7 @@ class Log:
         self.fold(min(max(count, 1), len(older) - 1))
 
     def fold(self, count: int) -> None:
-        """Fold the oldest pages into the past: of their records each slot's mean and last iterate remain."""
+        """Merge the oldest `count` pages into `past`, keeping the mean and last iterate of each slot."""
 
         old = replace(self, pages=self.pages[:count], past=None)
         table, slots = old.table(), len(self.plan.chain)
@@ -214,9 +214,9 @@ def _pad(models: int) -> int:
 
 
 def _in_parallel(job: Any, tiles: int, additions: int) -> None:
-    """Do a job for all tiles, in ranges for as many threads as there are cores.
+    """Run `job` on all tiles, in ranges for as many threads as there are cores.
 
-    Tiles do not touch each other, so the result has the same bits for any number.
+    Tiles do not overlap, so the result has the same bits for any number of threads.
     """
     cores = min(os.cpu_count() or 1, tiles)
     if cores == 1 or additions < MANY:
@@ -228,7 +228,7 @@ def _in_parallel(job: Any, tiles: int, additions: int) -> None:
 
 
 def _join(a: DroppedRecords, b: DroppedRecords) -> DroppedRecords:
-    """Two pasts in a row: means merge by weight, the later iterate is the last."""
+    """Merge two summaries in order: means by weight; the later iterate is the last."""
     slots = range(len(a.weight))
     pairs = [merge(Mean(a.mean[i], a.weight[i]), Mean(b.mean[i], b.weight[i])) for i in slots]
     later = b.order >= 0

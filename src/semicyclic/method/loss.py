@@ -27,7 +27,7 @@ class Loss:
 
     `classes` is how many classes the labels have: 2 for logistic and hinge (targets -1 and
     +1, one score), C for softmax (targets 0..C-1, C scores a row), 0 for regression.
-    `code` and `level` tell the compiled kernels which formula to use.
+    `code` and `level` select the formula in compiled kernels.
     """
 
     name: str
@@ -41,14 +41,14 @@ class Loss:
 
     @property
     def outputs(self) -> int:
-        """How many scores a row has."""
+        """Number of scores per row."""
         return self.classes if self.code == SOFTMAX else 1
 
     def __repr__(self) -> str:
         return f"loss.{self.name}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copied and sent to other processes by name."""
+        """Pickle by name."""
         return by_name, (self.name,)
 
     def __eq__(self, other: object) -> bool:
@@ -151,7 +151,7 @@ def softmax(classes: int) -> Loss:
 
 
 def by_name(name: str) -> Loss:
-    """The loss with this name, for files and command lines."""
+    """Return the loss with this name, as written in model files and command lines."""
     plain = {each.name: each for each in (logistic, hinge, squared, absolute)}
     if name in plain:
         return plain[name]

@@ -8,10 +8,10 @@ from semicyclic.types import Array
 
 
 class LossStats(NamedTuple):
-    """By block: steps, the sum of their losses, the largest, their spread.
+    """By block: number of steps, sum of their losses, largest loss, spread.
 
-    spread: the sum of (x_t - c_t)^2, where c_t is the mean of the block's losses before x_t (0
-        for its first): known before x_t is, as an empirical Bernstein bound wants it.
+    spread: the sum of (x_t - c_t)^2, where c_t is the mean of the block's losses before x_t (0 for the
+        first). An empirical Bernstein bound needs a centre that is known before x_t.
     """
 
     steps: Array
@@ -21,14 +21,14 @@ class LossStats(NamedTuple):
 
 
 def no_losses(blocks: int) -> LossStats:
-    """Nothing seen yet."""
+    """Statistics of no steps."""
     return LossStats(*(np.zeros(blocks) for _ in LossStats._fields))
 
 
 def add_losses(
     before: LossStats, block: Array, steps: Array, loss: Array, most: Array, spread: Array
 ) -> LossStats:
-    """Count further records, given as `Records` has them."""
+    """Add the losses of further records, in the format of `Records`."""
     blocks = len(before.steps)
     largest = before.most.copy()
     np.maximum.at(largest, block, most)

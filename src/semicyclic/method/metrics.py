@@ -9,7 +9,7 @@ ACCURACY, LOG_LOSS, AUC, ABSOLUTE_ERROR, SQUARED_ERROR, PINBALL = range(6)
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: its name, whether more is better, and the code the kernels know it by."""
+    """A metric: its name, whether larger is better, and the code that kernels use for it."""
 
     name: str
     code: int
@@ -20,7 +20,7 @@ class Metric:
         return f"metrics.{self.name}"
 
     def check(self, loss: Loss) -> None:
-        """Refuse a model that the metric has no meaning for."""
+        """Raise if the metric does not apply to models with this loss."""
         regression = self.code in (ABSOLUTE_ERROR, SQUARED_ERROR, PINBALL)
         if regression != (loss.classes == 0):
             use = "accuracy, log_loss or auc" if regression else "absolute_error, squared_error or pinball"
@@ -41,14 +41,14 @@ squared_error = Metric("squared_error", SQUARED_ERROR)
 
 
 def pinball(level: float) -> Metric:
-    """The quantile loss at `level`."""
+    """The quantile (pinball) loss at `level`."""
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level!r}: a quantile lies strictly between 0 and 1, such as 0.9")
     return Metric(f"pinball({level!r})", PINBALL, level=level)
 
 
 def natural(loss: Loss) -> Metric:
-    """What people ask first of a model trained by this loss."""
+    """The default metric of models with this loss."""
     if loss.classes:
         return accuracy
     if loss.code == QUANTILE:

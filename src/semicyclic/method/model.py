@@ -16,12 +16,14 @@ from semicyclic.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Pluralistic:
-    """(w^1..w^m): for each block the weights [C, d+1], the intercept last. It never changes.
+    """Model with one set of linear weights per block; immutable.
 
-    held: the weights [m, C, d+1], or `DeltaWeights` that stand for them, as they come from a file. An
-        array that fits is shared with the caller: do not change it afterwards.
-    fallback: the blocks that were never visited; they hold the consensus mean.
-    features: how features were made, any JSON value; it travels with the model, unread.
+    held: the weights [m, C, d+1], the intercept last, or a `DeltaWeights` read from a file. An array that
+        fits is shared with the caller: do not change it afterwards.
+    schedule: maps times to blocks. loss: its link turns scores into predictions.
+    classes: the classes in the order of their codes; empty for regression.
+    fallback: blocks that were never visited; they have the consensus mean.
+    features: how features are made from table columns, any JSON value; stored with the model.
     provenance: where the model comes from, a JSON value.
     """
 
@@ -41,7 +43,7 @@ class Pluralistic:
             if held.dtype not in (np.float32, np.float64) or not held.dtype.isnative:
                 small = held.dtype.kind == "f" and held.dtype.itemsize <= 4
                 held = held.astype(np.float32 if small else np.float64)
-            # A view of its own, so that the caller's array stays as it is.
+            # A view, so that making it read-only leaves the caller's array as it is.
             object.__setattr__(self, "held", held.view())
             self.held.flags.writeable = False
         object.__setattr__(self, "schedule", as_schedule(self.schedule))
@@ -73,7 +75,7 @@ class Pluralistic:
 
     @property
     def weights(self) -> Array:
-        """[m, C, d+1] all weights; of frames, a dense table made now."""
+        """[m, C, d+1] all weights; delta-encoded ones are decoded on every call."""
         return self.held.table() if isinstance(self.held, DeltaWeights) else self.held
 
     def block_weights(self, block: int) -> Array:
@@ -89,11 +91,21 @@ class Pluralistic:
         block: int | npt.ArrayLike | None = None,
         membership: npt.ArrayLike | None = None,
     ) -> Array:
-        """<w^i, x> of each row, [n] or for several classes [n, C].
+        """Linear scores <w^i, x> of rows.
 
-        The block i is the row's own, or `block` (one for all, or one a row). With
-        `membership`, a distribution over blocks for each row or one for all, the
-        score is that of the mixture sum_i a(i) w^i, which keeps the guarantee (SPEC G2).
+        Parameters
+        ----------
+        rows : Rows
+            Rows with times or blocks, unless `block` or `membership` is given.
+        block : int or array of int, optional
+            Use this block's weights, one for all rows or one per row.
+        membership : array of shape [m] or [n, m], optional
+            Distribution over blocks: the score is that of the mixture sum_i a(i) w^i
+            (docs/math.md#soft-prediction).
+
+        Returns
+        -------
+        array of shape [n], or [n, C] for several classes
         """
 
         if not isinstance(rows, Rows):
@@ -166,7 +178,7 @@ class Pluralistic:
         return chance if chance.ndim == 2 else np.stack([1.0 - chance, chance], axis=1)
 
     def mixture(self, share: npt.ArrayLike) -> Array:
-        """sum_i a(i) w^i, one set of weights [C, d+1] for a client with availability `share`."""
+        """sum_i a(i) w^i: one set of weights [C, d+1] for a client with availability `share`."""
         given = np.asarray(share, dtype=np.float64)
         if given.shape != (self.blocks,) or not np.isfinite(given).all():
             raise ValueError(f"share must be {self.blocks} finite numbers, one for each block")
@@ -177,5 +189,5 @@ class Pluralistic:
 
 
 def _plain(value: Any) -> Any:
-    """A class as plain Python has it."""
+    """Convert a NumPy scalar to a Python one."""
     return value.item() if isinstance(value, np.generic) else value

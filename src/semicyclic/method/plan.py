@@ -22,19 +22,20 @@ MEMORY = 256 * 2**20
 
 
 class Settings(TypedDict, total=False):
-    """What every method takes.
+    """Settings that every training method accepts.
 
-    loss: `loss.logistic` unless given.
+    loss: the loss, `loss.logistic` by default.
     step_size: a number, or a rule of `step`: paper, tight, dual_averaging, adagrad.
-    batch_size: rows a step, 128 unless given. A minibatch never crosses a visit.
+    batch_size: rows per step, 128 by default. A minibatch never crosses a visit.
     radius: B; project onto the ball ||w|| <= B after every step.
-    objective_shares: the share of each block in the objective, if it is not its share of the steps. Gradients
-        in block i are multiplied by objective_shares[i] / share[i], both among the blocks of i's own chain.
-    initial_weights: the first iterate [C, d+1], zero unless given; or one for each chain [chains, C, d+1].
-    classes: the labels' classes, where the rows may not hold them all.
-    memory: bytes for what is kept per visit, 256 MB unless given.
-    final: False if rows will follow by `train.extend`: an unfilled minibatch waits for them.
-    reservoir: a generator; keeps a random iterate per block for `Run.random`.
+    objective_shares: the share of each block in the objective, if it differs from its share of the steps.
+        Gradients in block i are multiplied by objective_shares[i] / share[i], both taken among the blocks of
+        i's own chain (docs/math.md#objective-shares).
+    initial_weights: the first iterate [C, d+1], zero by default; or one for each chain [chains, C, d+1].
+    classes: the classes of the labels, if the rows may lack some.
+    memory: bytes for the records of visits, 256 MB by default.
+    final: False if rows will follow by `train.extend`; an incomplete minibatch then waits for them.
+    reservoir: a random generator; the run then keeps a random iterate per block for `Run.random`.
     """
 
     loss: Loss
@@ -50,7 +51,7 @@ class Settings(TypedDict, total=False):
 
 
 class ChainSpec(NamedTuple):
-    """The chains of a run, each with its basis and step; with several, a hedge between them."""
+    """The chains of a run: basis and step of each, and the hedge between them if there are several."""
 
     basis: tuple[Any, ...]
     step: tuple[Any, ...]
@@ -59,7 +60,7 @@ class ChainSpec(NamedTuple):
 
 
 def first_run(packed: Packed, chains: ChainSpec, counts: Array | None, settings: Settings) -> Run:
-    """A run that has learnt nothing yet. `counts` are the steps per block, if known."""
+    """Create an untrained run. `counts`: the number of steps per block, if known."""
     bases, plans = [], []
     for basis, step in zip(chains.basis, chains.step, strict=True):
         if not isinstance(basis, Basis) and not callable(basis):
@@ -106,7 +107,7 @@ def first_run(packed: Packed, chains: ChainSpec, counts: Array | None, settings:
 
 
 def _side_by_side(plans: list[Plan]) -> Plan:
-    """One plan for several: their chains, vectors and slots numbered on."""
+    """Combine the plans of several chains into one, renumbering chains, vectors and slots."""
     widest = max(plan.active.shape[1] for plan in plans)
     chains = np.cumsum([0, *(len(plan.eta) for plan in plans)])
     vectors = np.cumsum([0, *(len(plan.owner) for plan in plans)])
@@ -134,15 +135,15 @@ def _first_bets(packed: Packed, plan: Plan, chains: ChainSpec, counts: Array | N
         assert hedge is not None
         return hedge.first(experts, packed.blocks)
     if hedge.steps is not None:
-        told = np.asarray(hedge.steps)
-        if told.shape not in ((), (packed.blocks,)):
+        stated = np.asarray(hedge.steps)
+        if stated.shape not in ((), (packed.blocks,)):
             raise ValueError(
                 f"steps={hedge.steps!r}: give one number, or one for each of {packed.blocks} blocks"
             )
-        counts = np.broadcast_to(told, packed.blocks)
+        counts = np.broadcast_to(stated, packed.blocks)
     if counts is None and hedge.rate is None:
         raise ValueError(
-            "Prod's rate depends on the number of steps in each block, which a stream does not tell: "
+            "Prod's rate depends on the number of steps in each block, which is unknown for a stream: "
             "give it as Prod(steps=...), or use AdaHedge()"
         )
     bound = None
@@ -152,7 +153,7 @@ def _first_bets(packed: Packed, plan: Plan, chains: ChainSpec, counts: Array | N
 
 
 def _loss_range(packed: Packed, plan: Plan, hedge: Prod, *, known: bool) -> float:
-    """M = G B: no two iterates that are projected can differ more in loss than 2 G B."""
+    """M = G B: the losses of two projected iterates differ by at most 2 G B."""
     if not np.isfinite(plan.radius).all():
         raise ValueError(
             "Prod's range G B needs all chains projected: give radius=B (and no adaptive steps), or state "
@@ -164,7 +165,7 @@ def _loss_range(packed: Packed, plan: Plan, hedge: Prod, *, known: bool) -> floa
             "or use AdaHedge()"
         )
     if hedge.lipschitz is None and not known:
-        raise ValueError("the largest norm of rows to come is not known: give Prod(lipschitz=G)")
+        raise ValueError("the largest norm of future rows is unknown: give Prod(lipschitz=G)")
     G = packed.lipschitz() if hedge.lipschitz is None else hedge.lipschitz
     # In force is sum_a c_a v_a, and the ball is for the vectors together.
     reach = float(np.sqrt((plan.coefficient**2).sum(axis=1)).max())
@@ -203,12 +204,14 @@ def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settin
 
 
 def _emphasis(basis: Basis, blocks: int, counts: Array | None, settings: Settings) -> Array:
-    """c_i = pi_i / alpha_i: target share over share of the steps, both among the blocks of i's own chain.
+    """c_i = pi_i / alpha_i: objective share over share of the steps, both among the blocks of i's own chain.
 
-    A chain that has one block to itself has nothing to weigh: its c is 1.
+    A chain with a single block has nothing to weigh, so its c is 1.
     """
     if counts is None:
-        raise ValueError("objective_shares= needs to know the blocks' shares, which a stream does not tell")
+        raise ValueError(
+            "objective_shares= needs the blocks' shares of the steps, which are unknown for a stream"
+        )
     target = np.asarray(settings["objective_shares"], dtype=np.float64)
     if target.shape != (blocks,) or (target < 0).any() or not np.isclose(target.sum(), 1.0):
         raise ValueError(f"objective_shares must be {blocks} shares that sum to 1, one for each block")
@@ -217,14 +220,14 @@ def _emphasis(basis: Basis, blocks: int, counts: Array | None, settings: Setting
         raise ValueError(f"block {unseen[0]} is never visited: its target share must be 0")
     wanted, steps_ = (np.bincount(basis.chain, each)[basis.chain] for each in (target, counts))
     emphasis = np.ones(blocks)
-    # A chain whose blocks all have the target 0 does not count, and runs as it would without one.
+    # A chain whose blocks all have share 0 does not count in the objective; it runs unweighted.
     weighed = (wanted > 0) & (counts > 0)
     emphasis[weighed] = (target / wanted)[weighed] / (counts / steps_)[weighed]
     return emphasis
 
 
 def _set_start(vectors: Array, basis: Basis, plan: Plan, start: Array) -> None:
-    """Put the first iterate where it is in force: every chain's shared or only vector."""
+    """Set the initial weights: in the shared vector of every chain, or in its only one."""
     _, width, outputs = vectors.shape
     if not np.isfinite(start).all():
         raise ValueError("start holds values that are not finite")

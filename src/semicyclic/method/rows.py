@@ -18,21 +18,36 @@ TIMES = "rows with times need a Schedule, such as Schedule.daily(6)"
 
 
 class Rows:
-    """Examples in order of arrival.
+    """Examples in order of arrival: features, and optionally labels, times or blocks, and weights.
 
-    X: [n, d], dense or any SciPy sparse matrix; kept as CSR in `dtype` (float32 unless
-        float64 is asked for; the chain computes in the same).
-    y: labels: two or more classes of any kind, or numbers; None for rows to predict.
-    when: one time per row, as `Schedule.locate` takes them; naive times need `zone`, and
-        follow the rules `ambiguous` and `missing`.
-    block, cycle: instead of `when`, the block of each row, counted from 0, and optionally its
-        cycle; without cycles a new one begins wherever the block number falls.
-    weight: how much each row counts, 1 unless given; 0 or more.
-    intercept: a constant column beside the features, on by default.
-    unsorted: what to do with times that go back: "refuse", or "sort" (stably). Rows without
-        labels, to be predicted, may come in any order.
+    Parameters
+    ----------
+    X : array or SciPy sparse matrix of shape [n, d]
+        Features, kept as CSR in `dtype`. Arrays that fit are shared with the caller, not copied.
+    y : sequence of length n, optional
+        Labels: two or more classes of any type, or numbers. Leave it out for rows to predict.
+    when : sequence of length n, optional
+        Time of each row, as `Schedule.locate` accepts it.
+    zone : str, optional
+        Time zone of naive times.
+    ambiguous, missing : str
+        Rules for local hours that occur twice or are skipped; see `Schedule.locate`.
+    block, cycle : sequences of int, optional
+        Instead of `when`: the block of each row, from 0, and its cycle. Without cycles a new one begins
+        wherever the block number falls.
+    weight : sequence of float, optional
+        Weight of each row, at least 0; 1 by default.
+    intercept : bool
+        Whether models get a constant column in addition to the features.
+    unsorted : {"refuse", "sort"}
+        What to do with labelled rows whose times decrease. Rows to predict may be in any order.
+    dtype : NumPy dtype, optional
+        float32 (default) or float64. Training computes in the same precision.
 
-    Arrays that fit are shared with the caller, not copied: do not change them afterwards.
+    Raises
+    ------
+    ValueError
+        If lengths differ, values are not finite, times decrease, or labels are missing.
     """
 
     def __init__(
@@ -55,7 +70,7 @@ class Rows:
         if kind not in (np.float32, np.float64):
             raise ValueError(f"dtype={dtype!r}: choose float32 or float64")
         self.indptr, self.indices, self.values, self.width = _features(X, kind)
-        # How the features were made, where `read` made them: any JSON value. It goes on to the model.
+        # How `read` made the features, a JSON value that is passed on to the model.
         self.features: Any = None
         n = len(self.indptr) - 1
         if n == 0:
@@ -73,10 +88,10 @@ class Rows:
         self.block = None if block is None else _whole("block", block, n)
         self.cycle = None if cycle is None else _whole("cycle", cycle, n)
         if cycle is not None and block is None:
-            raise ValueError("cycle= goes with block=; with when= the schedule tells the cycle")
+            raise ValueError("cycle= goes with block=; with when= the cycle follows from the schedule")
         if unsorted not in ("refuse", "sort"):
             raise ValueError(f"unsorted={unsorted!r}: choose 'refuse' or 'sort'")
-        # Rows to predict may come in any order, and are answered in it.
+        # Rows to predict may be in any order; predictions keep it.
         times = np.zeros(0) if self.when is None or self.labels is None else self.when
         if (back := np.flatnonzero(np.diff(times) < 0)).size:
             if unsorted == "refuse":
@@ -94,7 +109,7 @@ class Rows:
         return f"Rows({len(self):,} x {self.width:,}, {cells:.1f} values a row)"
 
     def __getitem__(self, index: slice | Array) -> "Rows":
-        """The rows of a slice, or in the order of an array of row numbers."""
+        """Select rows by a slice or by an array of row numbers, in that order."""
         chosen = _row_numbers(index, len(self))
         if chosen.ndim != 1:
             raise TypeError(f"rows[{index!r}]: choose rows by a slice or an array, such as rows[5:6]")
@@ -125,7 +140,7 @@ class Rows:
         return part
 
     def with_blocks(self, block: npt.ArrayLike, cycle: npt.ArrayLike | None = None) -> "Rows":
-        """The same rows in other blocks and cycles, whatever their times were."""
+        """Return the same rows with other blocks and cycles, ignoring their times."""
         moved = object.__new__(Rows)
         vars(moved).update(vars(self))
         moved.when = None
@@ -134,7 +149,7 @@ class Rows:
         return moved
 
     def place(self, schedule: AnySchedule | int) -> Located:
-        """(cycle, block) of each row; a whole number m stands for m numbered blocks."""
+        """Return (cycle, block) of each row. An int m is a schedule of m numbered blocks."""
         held = as_schedule(schedule)
         if self.when is not None:
             if not isinstance(held, Schedule):
@@ -146,7 +161,7 @@ class Rows:
         return Located(np.r_[0, np.cumsum(np.diff(block) < 0)], block)
 
     def blocks_in(self, schedule: AnySchedule | int) -> Array:
-        """The block of each row."""
+        """Return the block of each row."""
         held = as_schedule(schedule)
         if self.block is None:
             if self.when is None:
@@ -170,7 +185,7 @@ def _row_numbers(index: slice | Array, n: int) -> Array:
 
 
 def join(parts: Sequence[Rows]) -> Rows:
-    """The rows of several parts, one after another."""
+    """Concatenate rows."""
     first = parts[0]
     if len(parts) == 1:
         return first
@@ -192,7 +207,7 @@ def join(parts: Sequence[Rows]) -> Rows:
 
 
 def _features(X: Any, kind: np.dtype[Any]) -> tuple[Array, Array, Array, int]:
-    """CSR arrays of dense or sparse features; the caller's own where they fit."""
+    """Return the CSR arrays of dense or sparse features, sharing the caller's arrays where they fit."""
     if hasattr(X, "tocsr"):
         X = X.tocsr()
         if len(X.shape) != 2 or X.data.dtype.kind not in "biuf":

@@ -21,6 +21,7 @@ from semicyclic.method.average import (
     soft_membership,
 )
 from semicyclic.method.hedge import AdaHedge, HedgeState, Prod
+from semicyclic.method.hedge_summary import HedgeSummary, summarize_hedge
 from semicyclic.method.log import Log
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
@@ -32,9 +33,9 @@ from semicyclic.types import Array
 
 @dataclass(frozen=True, eq=False)
 class Reservoir:
-    """One random iterate per model, uniform over its steps so far (SPEC C8).
+    """One random iterate per model, uniform over its steps so far (docs/math.md#random-iterate).
 
-    At a model's c-th step the iterate in force replaces the one kept with probability 1/c.
+    At a model's c-th step the iterate in force replaces the kept one with probability 1/c.
     """
 
     rng: np.random.Generator
@@ -43,7 +44,7 @@ class Reservoir:
 
 
 class VisitLosses(NamedTuple):
-    """Visits in order: cycle, block, the mean progressive loss of their rows, and these' weight."""
+    """Visits in order: cycle, block, mean progressive loss of their rows, and the weight of the rows."""
 
     cycle: Array
     block: Array
@@ -51,45 +52,17 @@ class VisitLosses(NamedTuple):
     rows: Array
 
 
-class HedgeSummary(NamedTuple):
-    """How the chains of a hedged run stand, by block.
-
-    share: [m, E] their probabilities. loss: [m, E] each one's own mean progressive loss.
-    clipped: [m] how many differences of losses lay beyond Prod's stated range.
-    """
-
-    share: Array
-    loss: Array
-    clipped: Array
-
-    def __str__(self) -> str:
-        names = [f"{what} {e}" for e in range(self.share.shape[1]) for what in ("share", "loss")]
-        lines = ["block" + "".join(f"{name:>10}" for name in names)]
-        for block, pairs in enumerate(np.stack([self.share, self.loss], axis=2)):
-            lines.append(f"{block:>5}" + "".join(f"{value:>10.4f}" for value in pairs.ravel()))
-        if self.clipped.any():
-            lines.append(f"{int(self.clipped.sum())} differences of losses were clipped: bound= is too small")
-        return "\n".join(lines)
-
-
-def summarize_hedge(bets: HedgeState) -> HedgeSummary:
-    """How the chains stand after the steps so far."""
-    steps = bets.steps[:, None]
-    loss = np.divide(bets.lost, steps, out=np.full(bets.lost.shape, np.nan), where=steps > 0)
-    return HedgeSummary(bets.share.copy(), loss, bets.clipped.copy())
-
-
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What one pass over the data leaves: the chain's state and a log of its visits.
+    """Result of one pass over the data: the state of the chains and a log of the visits.
 
-    Every read-out is a `Pluralistic` and costs no further pass over the data. `through=k`
-    gives it as it stood at the end of cycle k. A block never visited gets the consensus mean,
-    with a warning, and is listed in the model's `fallback`.
+    Every read-out is a `Pluralistic` model and needs no further pass over the data. `through=k` gives it as
+    of the end of cycle k. A block that was never visited gets the consensus mean, with a warning, and is
+    listed in the model's `fallback`. Read-outs are defined in docs/math.md#read-outs.
 
-    member: which share of a block's steps belongs to which model: its own for each block, or
-        one for all in a consensus run.
-    hedge, bets: for a hedged run the rule, and how the chains stand in each block.
+    member: the share of each block's steps that belongs to each model: one model per block, or one for all in
+        a consensus run.
+    hedge, bets: for a hedged run, the rule and its state in each block.
     """
 
     log: Log
@@ -103,13 +76,13 @@ class Run:
     is_view: bool = False
     # Whether any rows had weights.
     weighted: bool = False
-    # When the last row came, in microseconds since 1970; long ago where rows have no times.
+    # Time of the last row, in microseconds since 1970; far in the past if rows have no times.
     latest: int = -(2**63)
     reservoir: Reservoir | None = None
     pending: Rows | None = None
     hedge: AdaHedge | Prod | None = None
     bets: HedgeState | None = None
-    # How the rows' features were made, where a file tells; it goes on to the models.
+    # How the rows' features were made from a file; passed on to the models.
     features: Any = None
 
     def __repr__(self) -> str:
@@ -124,17 +97,17 @@ class Run:
 
     @property
     def _slots(self) -> int:
-        """The blocks the run was made with, for every chain of a hedge; `blocks` may be fewer."""
+        """Number of slots: the blocks the run was trained with, once per hedged chain."""
         return len(self.log.plan.chain)
 
     # ------------------------------------------------------------------ the read-outs
 
     def mean(self, *, through: int | None = None) -> Pluralistic:
-        """The mean of the iterates in each block, each before its update (Theorem 3)."""
+        """Mean of the iterates of each block, each taken before its update (Theorem 3)."""
         return self._model(self._means(self.member, through), "mean()", through)
 
     def last(self, *, through: int | None = None) -> Pluralistic:
-        """The iterate after each block's latest visit (the paper's experiment)."""
+        """Iterate after the latest visit of each block (the read-out of the paper's experiment)."""
         if not self.member.is_hard:
             raise ValueError("last() has no meaning for soft membership: use mean()")
         values, seen = self._read(average.block_lasts, self.member, through)
@@ -149,7 +122,7 @@ class Run:
         return self._model((values, seen), "last()", through)
 
     def tail(self, cycles: int, *, through: int | None = None) -> Pluralistic:
-        """The mean over each block's own last `cycles` cycles."""
+        """Mean over the last `cycles` cycles of each block."""
         if cycles < 1:
             raise ValueError(f"cycles={cycles!r}: a tail has at least one cycle")
         name = f"tail({cycles})"
@@ -160,11 +133,11 @@ class Run:
         return self._model(found, name, through)
 
     def last_cycle(self, *, through: int | None = None) -> Pluralistic:
-        """The mean over each block's latest cycle."""
+        """Mean over the latest cycle of each block."""
         return self.tail(1, through=through)
 
     def fading(self, half_life: float, *, through: int | None = None) -> Pluralistic:
-        """The mean with weights that halve every `half_life` cycles."""
+        """Mean with weights that halve every `half_life` cycles."""
         if not half_life > 0:
             raise ValueError(f"half_life={half_life!r}: must be a positive number of cycles")
         name = f"fading({half_life:g})"
@@ -176,7 +149,7 @@ class Run:
         return self._model(found, name, through)
 
     def random(self) -> Pluralistic:
-        """A random iterate of each block, uniform over its steps: no convexity needed."""
+        """Random iterate of each block, uniform over its steps; train with `reservoir=`."""
         kept = self.reservoir
         if kept is None:
             raise ValueError("no iterates were kept: train with reservoir=numpy.random.default_rng(seed)")
@@ -185,24 +158,25 @@ class Run:
         return self._model((kept.kept, kept.seen > 0), "random()", None)
 
     def consensus(self, *, through: int | None = None) -> Pluralistic:
-        """One model for all blocks: the mean of all iterates in force."""
+        """One model for all blocks: the mean of all iterates."""
         return self._wrap(self._consensus(through), "consensus()", through)
 
     def consensus_last(self, *, through: int | None = None) -> Pluralistic:
-        """One model for all blocks: the iterate in force after the last step."""
+        """One model for all blocks: the iterate after the last step."""
         return replace(self, member=one_model(self._slots)).last(through=through)
 
     # ------------------------------------------------------------ other cuts of one run
 
     def coarser(self, schedule: AnySchedule | int, groups: Sequence[int] | None = None) -> "Run":
-        """The same run seen through fewer, larger blocks, for any read-out.
+        """View of the run with fewer, larger blocks, for any read-out.
 
-        A coarser schedule must be nested in this one; or `groups` gives each block its group.
+        schedule: a coarser schedule whose blocks are unions of this run's blocks; or
+        groups: the group of each block.
         """
         held = as_schedule(schedule)
         if groups is None:
             if not isinstance(held, Schedule) or not isinstance(self.schedule, Schedule):
-                raise ValueError("numbered blocks do not tell how they nest: give groups=")
+                raise ValueError("numbered blocks have no times to nest by: give groups=")
             groups = self.schedule.nest(held).tolist()
         group = np.asarray(groups, dtype=np.int64)
         if group.shape != (self.blocks,) or group.min() < 0 or group.max() >= held.blocks:
@@ -215,7 +189,7 @@ class Run:
         )
 
     def soft(self, membership: npt.ArrayLike, schedule: AnySchedule | int) -> "Run":
-        """The same run, each block belonging to several models by shares (SPEC G3).
+        """View of the run in which blocks belong to several models by shares (docs/math.md#soft-training).
 
         membership: [blocks, models], rows summing to one.
         """
@@ -237,9 +211,9 @@ class Run:
         return replace(self, schedule=schedule, member=member, reservoir=None, is_view=True)
 
     def without_records(self) -> "Run":
-        """The same run without its records: `mean` and `last` stay, and it can go on; the rest is gone.
+        """The run without its records: a few vectors per block.
 
-        For runs that are to be small: what remains is a few vectors for each block.
+        `mean` and `last` still work, and the run can be extended.
         """
         log = self.log.copy()
         if log.pages:
@@ -249,10 +223,10 @@ class Run:
     # ---------------------------------------------------------------- progressive loss
 
     def progressive(self) -> Array:
-        """[m] the mean loss of each block's rows, each scored before the chain learns from it.
+        """[m] mean loss of each block's rows, each scored before the chain was trained on it.
 
-        Of a hedged run it is the expected loss sum_e p^e f(w^e_t, z_t), which Theorem 4 bounds; the loss of
-        the mixture sum_e p^e w^e_t is at most that, by convexity.
+        For a hedged run it is the expected loss sum_e p^e f(w^e_t, z_t), which Theorem 4 bounds. By convexity
+        the loss of the mixture sum_e p^e w^e_t is at most that.
         """
         loss, rows = self.loss_sums()
         if self.member.models == self.blocks:
@@ -267,20 +241,20 @@ class Run:
             return np.asarray(member.totals(loss) / member.totals(rows))
 
     def progressive_loss(self) -> float:
-        """The mean loss of all rows, each scored before the chain learns from it; see `progressive`."""
+        """Mean loss of all rows, each scored before the chain was trained on it; see `progressive`."""
         loss, rows = self.loss_sums()
         return float(loss.sum() / rows.sum())
 
     def hedge_summary(self) -> HedgeSummary:
-        """Of a hedged run: each chain's probability and own progressive loss, by block."""
+        """Probability and progressive loss of each chain of a hedged run, by block."""
         if self.bets is None:
             raise ValueError("only a hedged run has a hedge: train with train.hedged")
         return summarize_hedge(self.bets)
 
     def progressive_visits(self) -> VisitLosses:
-        """The mean loss of each visit's rows, each scored before it was learnt from, in order.
+        """Mean progressive loss of each visit, in order.
 
-        Of the visits kept: cycles dropped to save memory (`memory=`) count by block only.
+        Cycles that were dropped to save memory (`memory=`) are left out.
         """
         place = np.stack(self.log.places())
         # A visit may have several records.
@@ -292,13 +266,13 @@ class Run:
         return VisitLosses(cycle, block, mean, rows)
 
     def loss_sums(self) -> tuple[Array, Array]:
-        """[m] the progressive losses of the rows in each of the run's own blocks, and the weight of these."""
+        """[m] sums of the progressive losses of each block's rows, and the weights of the rows."""
         return self.log.losses()
 
     # ------------------------------------------------------------------------- inside
 
     def _mark_unused(self, through: int | None) -> RecordTable:
-        """The records kept; those after cycle `through` keep their place, marked as unused."""
+        """The table of records, with those after cycle `through` marked as unused."""
         table = self.log.table()
         if through is None:
             return table
@@ -313,14 +287,14 @@ class Run:
         member: Membership,
         through: int | None,
     ) -> tuple[Array, Array]:
-        """[models, d+1, C] a read-out of the records kept, and which models have any."""
+        """[models, d+1, C] a read-out of the records, and which models have any."""
         picks = choose(self._mark_unused(through), member)
         seen = np.zeros(member.models, dtype=bool)
         seen[picks.model] = True
         return self.log.combine(picks, member.models), seen
 
     def _means(self, member: Membership, through: int | None) -> tuple[Array, Array]:
-        """Each model's mean over the records kept and the past, and which models have any."""
+        """Mean of each model over records and dropped records, and which models have any."""
         values, seen = self._read(average.block_means, member, through)
         past = self.log.past
         if past is None:
@@ -334,11 +308,11 @@ class Run:
     def _consensus(self, through: int | None) -> Array:
         value, seen = self._means(one_model(self._slots), through)
         if not seen[0]:
-            raise ValueError("nothing was learnt: no step of this run has any weight")
+            raise ValueError("this run has no model yet: no step of it has any weight")
         return value
 
     def _dropped_cycles(self, through: int | None) -> list[Array]:
-        """The cycles that are kept of each model of which others were dropped."""
+        """The number of complete cycles kept, for each model that has lost some."""
         past = self.log.past
         if past is None:
             return []
@@ -373,7 +347,7 @@ class Run:
     def _wrap(
         self, values: Array, name: str, through: int | None, fallback: tuple[int, ...] = ()
     ) -> Pluralistic:
-        """Models as [blocks, C, d+1]; one model is spread over all blocks."""
+        """Wrap weights as a model of [blocks, C, d+1]; a single model is repeated for all blocks."""
         if len(values) != self.blocks:
             values = np.broadcast_to(values, (self.blocks, *values.shape[1:]))
         weights = np.swapaxes(values, 1, 2).view()
@@ -390,7 +364,7 @@ class Run:
 
 
 def _merge_models(first: list[Mean], mean: Array, weight: Array, member: Membership) -> tuple[Array, Array]:
-    """Means by block merged into each model's first; which models have any."""
+    """Merge means by block into means by model; return also which models have any."""
     total = list(first)
     for slot, model, share in zip(member.slot, member.model, member.share, strict=True):
         if weight[slot] > 0:

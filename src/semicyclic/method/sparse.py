@@ -6,7 +6,7 @@ from semicyclic.types import Array
 
 
 class SparseRows(NamedTuple):
-    """Row r has the columns indices[indptr[r]:indptr[r+1]], and their values in `data`; d is `width`."""
+    """CSR matrix: row r has the columns indices[indptr[r]:indptr[r+1]], with their values in `data`."""
 
     indptr: Array
     indices: Array

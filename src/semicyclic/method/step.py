@@ -30,7 +30,7 @@ class Step:
     size: the step size itself if horizon is 0; for DUAL, B / (G sqrt(2)), to be divided by sqrt(t + 1); for
         ADAGRAD, its rate.
     horizon: if not 0, the step size is size / sqrt(horizon * T): 2 for the paper's, 1 for the tight one.
-    total: T, if the caller knows it and the rows do not tell (a stream). Every chain, separate
+    total: T, if the caller knows it and the rows do not show it (a stream). Every chain, separate
         ones included, then takes this T.
     box: AdaGrad's bound on every |w_j|.
     """
@@ -56,7 +56,7 @@ class Step:
         steps = self.total if self.total is not None else steps
         if steps is None:
             raise ValueError(
-                "this step size depends on the number of steps, which a stream does not tell: "
+                "this step size depends on the number of steps, which is unknown for a stream: "
                 "give it as total=, or use step.dual_averaging(), which needs none"
             )
         return self.size / sqrt(self.horizon * max(steps, 1))
@@ -97,5 +97,5 @@ def adagrad(rate: float = 0.5, *, box: float = inf) -> Step:
 
 
 def of(step_size: "float | Step") -> Step:
-    """A number is a constant step."""
+    """Return a step rule; a number is a constant step."""
     return step_size if isinstance(step_size, Step) else constant(float(step_size))

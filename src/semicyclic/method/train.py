@@ -3,7 +3,7 @@
 consensus      one chain, one model                                  (Section 2)
 separate       a chain for each block                                (Section 4)
 pluralistic    one chain, a model for each block                     (Section 5, Theorem 3)
-residual       a shared vector and a small difference for each block (SPEC K1)
+residual       a shared vector and a small difference for each block (docs/math.md#residual)
 hedged         several chains at once, and per block a hedge between them (Section 6, Theorem 4)
 chain          any basis
 """
@@ -45,17 +45,47 @@ Data = Rows | Packed | Iterable[Rows]
 
 
 def pluralistic(rows: Data, schedule: AnySchedule | int | None = None, **settings: Unpack[Settings]) -> Run:
-    """One chain through all blocks; read out one model per block (Theorem 3)."""
+    """Train one chain through all blocks, for one averaged model per block (Theorem 3).
+
+    Parameters
+    ----------
+    rows : Rows, Packed or iterable of Rows
+        Labelled rows in order of time; packed rows (then leave out `schedule`); or the parts of a stream,
+        which are trained on as if they were one table.
+    schedule : Schedule, Numbered or int, optional
+        Blocks of the cycle. An int m means that rows state their block, 0..m-1.
+    **settings
+        See `train.Settings`.
+
+    Returns
+    -------
+    Run
+        Read a model out of it with `mean()`, `last()`, `tail(cycles)`, ...
+
+    Raises
+    ------
+    Diverged
+        If the weights are no longer finite.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import semicyclic as sc
+    >>> rows = sc.Rows(np.eye(4), [0, 1, 0, 1], when=[0, 40_000, 86_400, 130_000])
+    >>> run = sc.train.pluralistic(rows, sc.Schedule.daily(2), batch_size=1)
+    >>> run.mean().blocks
+    2
+    """
     return chain(rows, schedule, bases.single, **settings)
 
 
 def consensus(rows: Data, schedule: AnySchedule | int | None = None, **settings: Unpack[Settings]) -> Run:
-    """The same chain; every read-out is one model for all blocks."""
+    """Train the same chain as `pluralistic`; every read-out is one model for all blocks."""
     return chain(rows, schedule, bases.single, plural=False, **settings)
 
 
 def separate(rows: Data, schedule: AnySchedule | int | None = None, **settings: Unpack[Settings]) -> Run:
-    """A chain of its own for each block, which learns from that block only."""
+    """Train a separate chain for each block, on the rows of that block only (Section 4)."""
     return chain(rows, schedule, bases.separate, **settings)
 
 
@@ -65,7 +95,11 @@ def residual(
     *groupings: Iterable[int],
     **settings: Unpack[Settings],
 ) -> Run:
-    """A shared chain and a small residual for each block, or for each group of groupings."""
+    """Train a shared vector and a small difference per block (docs/math.md#residual).
+
+    groupings: if given, a difference per group of each grouping instead of per block. A grouping lists the
+        group of each block, such as the weekday of each hour of the week.
+    """
     return chain(rows, schedule, lambda m: bases.residual(m, *map(list, groupings)), **settings)
 
 
@@ -77,14 +111,24 @@ def hedged(
     hedge: AdaHedge | Prod = ADAHEDGE,
     **settings: Unpack[Settings],
 ) -> Run:
-    """Several chains in one pass, and in each block a hedge between them (Theorem 4).
+    """Train several chains in one pass, with a hedge between them in each block (Theorem 4).
 
-    chains: bases, or pairs (basis, step_size); others take the common step_size. The first is
-        Prod's fixed expert.
-    hedge: `AdaHedge()`, which needs no tuning; or `Prod(...)`, as in the paper, which needs
-        `radius=` or the range of losses. Every read-out is of what was in force: the mixture of
-        the chains by their probabilities, or with `coin=` the one drawn. (`last` is what would be
-        in force next, before any coin: the mixture.)
+    Every read-out is of the model in force: the mixture of the chains by their probabilities or, with
+    `coin=`, the chain that was drawn. `last` is the mixture that would be in force next.
+
+    Parameters
+    ----------
+    rows, schedule, **settings
+        As in `pluralistic`.
+    chains : sequence of bases or (basis, step_size) pairs
+        Chains without a step of their own use the common `step_size`. The first one is Prod's fixed expert.
+    hedge : AdaHedge or Prod
+        `AdaHedge()` needs no tuning. `Prod(...)` is the paper's rule and needs `radius=` or the range of
+        losses.
+
+    Returns
+    -------
+    Run
     """
     if not isinstance(chains, Sequence) or isinstance(chains, str):
         raise TypeError("chains must be a list of bases, such as (basis.single, basis.separate)")
@@ -112,8 +156,9 @@ def chain(
 ) -> Run:
     """Train on any basis: a `Basis`, or a function that makes one for m blocks.
 
-    rows: `Rows` with a schedule; rows already packed by `pack`, without; or an iterable of
-        `Rows`, the parts of one stream, from which minibatches are cut as from the whole.
+    rows: `Rows` with a schedule; rows packed by `pack`, without one; or an iterable of `Rows`, the parts of
+        one stream, cut into minibatches as if they were one table.
+    plural: whether read-outs give one model per block, or one for all.
     """
     return _train(rows, schedule, ChainSpec((basis,), (_step_size(settings),), plural=plural), settings)
 
@@ -164,25 +209,25 @@ def _train(rows: Data, schedule: AnySchedule | int | None, chains: ChainSpec, se
 
 
 def extend(run: Run, rows: Rows, *, final: bool = True) -> Run:
-    """Go on with a run, which stays as it was: a new run that has learnt from these rows too.
+    """Continue a run on more rows; return a new run and leave the given one unchanged.
 
-    final: whether no rows will follow. If some will, an unfilled minibatch waits for the next rows, and
-        the runs are as if all rows had come at once. So start with `final=False` as well.
+    final: whether no rows will follow. With False an incomplete minibatch waits for the next rows, and the
+        result is the same as if all rows had been given at once. The first call needs `final=False` as well.
     """
     if run.is_view:
-        raise ValueError("this is a coarser or soft view of a run: go on with the run itself")
+        raise ValueError("this is a coarser or soft view of a run: extend the run itself")
     if not isinstance(rows, Rows):
         raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, y, when=...)")
     return continue_run(_apart(run), rows, batch_size=run.batch_size, final=final)
 
 
 def finish(run: Run) -> Run:
-    """The run when no rows will follow: it has learnt from the unfilled minibatch too."""
+    """Return the run without further rows: trained on the incomplete minibatch too."""
     return continue_run(_apart(run), None, batch_size=run.batch_size, final=True)
 
 
 def _apart(run: Run) -> Run:
-    """A copy that can learn while the run stays as it was."""
+    """Copy what training changes, so that the given run stays as it is."""
     return replace(
         run,
         log=run.log.copy(),

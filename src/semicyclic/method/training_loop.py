@@ -23,11 +23,11 @@ REMEDY = "use a smaller step_size, scale the features, or set radius="
 
 
 class Diverged(ArithmeticError):
-    """The chain left the finite numbers."""
+    """The weights of a chain are no longer finite."""
 
 
 def continue_run(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -> Run:
-    """Learn from pending and new rows; hold back an unfilled minibatch unless they end here."""
+    """Train on pending and new rows; unless `final`, keep an incomplete minibatch pending."""
     parts = [part for part in (run.pending, rows) if part is not None]
     if not parts:
         return run
@@ -53,7 +53,7 @@ def continue_run(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -
 
 
 def _check_part(run: Run, rows: Rows) -> None:
-    """Rows that follow must be like those before, and not earlier."""
+    """Raise unless the rows have the format of those before and are not older."""
     expected = {
         "columns": (run.state.vectors.shape[1] - 1, rows.width),
         "dtype": (run.state.vectors.dtype, rows.values.dtype),
@@ -71,7 +71,7 @@ def _check_part(run: Run, rows: Rows) -> None:
 
 
 def _number_cycles(run: Run, rows: Rows) -> Rows:
-    """Give numbered blocks their cycles, counted on from what came before."""
+    """Assign cycles to rows with numbered blocks, continuing the numbering of the run."""
     first = rows[:]
     assert first.block is not None
     cycle = np.r_[0, np.cumsum(np.diff(first.block) < 0)]
@@ -90,12 +90,12 @@ def _number_cycles(run: Run, rows: Rows) -> Rows:
 
 
 def copy_with_generator(held: Any) -> Any:
-    """With a generator of its own, so that going on with a run leaves it as it was."""
+    """Copy a reservoir or hedge including its random generator."""
     return deepcopy(held)
 
 
 def learn(run: Run, packed: Packed) -> Run:
-    """Run the chain over packed rows, changing the run's own state and log."""
+    """Train on packed rows, changing the run's state and log in place."""
 
     layout, plan, state, log = packed.layout, run.log.plan, run.state, run.log
     total = int(layout.visits[-1])
@@ -124,7 +124,7 @@ def learn(run: Run, packed: Packed) -> Run:
 
 
 def iterate(run: Run, block: int, toss: float = -1.0) -> Array:
-    """[d+1, C] the iterate in force in a block; of hedged chains, their mixture or the one drawn."""
+    """[d+1, C] the iterate in force in a block; for hedged chains the mixture, or the one drawn by `toss`."""
     if run.bets is None:
         return in_force(run.log.plan, run.state, block)
     blocks, experts = run.bets.share.shape
@@ -135,7 +135,7 @@ def iterate(run: Run, block: int, toss: float = -1.0) -> Array:
 
 
 def _sizes(packed: Packed, plan: Plan, experts: int) -> Array:
-    """[visits] how many numbers the changes of a record of each visit may take."""
+    """[visits] an upper bound on the number of values in the records of each visit."""
     layout = packed.layout
     active = (plan.active >= 0).sum(axis=1).reshape(experts, -1).sum(axis=0)[layout.block]
     tables = active + experts * (np.diff(layout.visits) > 1)
@@ -143,7 +143,7 @@ def _sizes(packed: Packed, plan: Plan, experts: int) -> Array:
 
 
 def _page(packed: Packed, log: Log, sizes: Array, span: tuple[int, int]) -> Records:
-    """Room for the records to come: for all of them, or as many as a page holds."""
+    """Allocate a page for the next records: for all of them, or as many as fit."""
     layout = packed.layout
     first, last = np.searchsorted(layout.visits, (span[0], span[1] - 1), side="right") - 1
     need = np.cumsum(sizes[first : last + 1])
@@ -158,10 +158,10 @@ def _page(packed: Packed, log: Log, sizes: Array, span: tuple[int, int]) -> Reco
 
 
 def _draw(run: Run, packed: Packed) -> list[tuple[int, int, int]]:
-    """(step, model, block) at which the reservoir takes the iterate in force, in order.
+    """Draw the replacements of the reservoir: (step, model, block), in order.
 
-    One uniform a step, so that cutting the stream changes nothing; of all the replacements in
-    these rows only each model's last one stays, and only that is carried out.
+    One uniform number per step, so that cutting the stream changes nothing. Of all replacements in these rows
+    only the last one per model matters, and only that is carried out.
     """
     if run.reservoir is None:
         return []

@@ -1,4 +1,4 @@
-"""Reports for people, made from a `results.json` and nothing else: pages, figures, terminal tables."""
+"""Reports: HTML pages, figures and terminal tables, built only from the contents of a `results.json`."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Report of `backtest`: terminal table, page and figures."""
+"""Report of `backtest`: terminal table, HTML page and figures."""
 
 from pathlib import Path
 from typing import Any
@@ -17,15 +17,19 @@ QUESTIONS = {
     "progressive": "learning while serving",
     "walk_forward": "models of the last midnight",
 }
-HOUR, SINGLE, APART = "SGD with hour and weekday", "one SGD model", "one model per block"
-# A heat map has so many candidates beside the choice and the baselines.
-SHOWN = 6
-CHAINS = 8
+# Names of baselines in `results.json`.
+HOUR_FEATURE, SINGLE_MODEL, MODEL_PER_BLOCK = (
+    "SGD with hour and weekday",
+    "one SGD model",
+    "one model per block",
+)
+# Number of candidates in the heat map, in addition to the automatic choice and the baselines.
+HEAT_MAP_CANDIDATES = 6
 
 
 def write(out: Path, results: Results) -> None:
-    """Figures, report and results; the results last."""
-    pictures = [_gains(results), _heat(results), _choice(results)]
+    """Write the figures, then report.html, then results.json."""
+    pictures = [_draw_gains(results), _draw_heat_map(results), _draw_choice(results)]
     text = page(
         "backtest.html",
         results=results,
@@ -44,12 +48,12 @@ HEADS = {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy", "mse": "M
 
 
 def measures(results: Results) -> list[str]:
-    """The first is the one that was minimised."""
+    """Return the names of the scores to show; the first is the minimized loss."""
     return ["log_loss", "auc", "accuracy"] if results["task"] == "classification" else ["mse", "mae"]
 
 
 def describe_settings(results: Results) -> str:
-    """What the walk forward was told."""
+    """Describe the freeze time, the warm-up and the label delay in words."""
     frozen = "at local midnight" if results["freeze"] == "day" else "when a visit to a block began"
     delay = results["label_delay"]
     late = f" Labels are known {format_duration(delay)} after their rows." if delay else ""
@@ -60,32 +64,32 @@ def describe_settings(results: Results) -> str:
 
 
 def lines(results: Results) -> list[dict[str, Any]]:
-    """The choice, the best candidate and the baselines, side by side."""
-    found = []
+    """Return one table line each for the automatic choice, the best candidate and every baseline."""
+    table = []
     names = ["auto", "best", *results["walk_forward"]["baselines"]]
     for name in names:
         line: dict[str, Any] = {"name": name}
         for key in QUESTIONS:
-            held = results[key]
-            own = {"auto": "auto", "best": held["best"]}.get(name, name)
-            scores = held["auto"] if name == "auto" else {**held["baselines"], **held["candidates"]}[own]
-            line[key] = {"scores": scores, "interval": held["intervals"].get(own), "own": own}
-        found.append(line)
-    return found
+            part = results[key]
+            method = {"auto": "auto", "best": part["best"]}.get(name, name)
+            scores = part["auto"] if name == "auto" else {**part["baselines"], **part["candidates"]}[method]
+            line[key] = {"scores": scores, "interval": part["intervals"].get(method), "own": method}
+        table.append(line)
+    return table
 
 
 def print_report(console: Console, results: Results, out: Path, seconds: float) -> None:
-    """The table and the answer on a terminal."""
+    """Print the table and the findings to the terminal."""
     first = measures(results)[0]
     table = Table(title=f"{HEADS[first]} of {results['label']} (lower is better)")
     table.add_column("", no_wrap=True)
-    for words_ in QUESTIONS.values():
-        table.add_column(words_, justify="right", no_wrap=True)
+    for heading in QUESTIONS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
     for line in lines(results):
         cells = []
         for key in QUESTIONS:
-            held = line[key]["interval"]
-            margin = f" ± {(held[1] - held[0]) / 2:.4g}" if held else ""
+            interval = line[key]["interval"]
+            margin = f" ± {(interval[1] - interval[0]) / 2:.4g}" if interval else ""
             cells.append(f"{line[key]['scores'][first]:.4f}{margin}")
         table.add_row(
             {"auto": "automatic choice", "best": "best candidate, in hindsight"}.get(
@@ -105,57 +109,64 @@ def print_report(console: Console, results: Results, out: Path, seconds: float) 
 
 
 def sentences(results: Results) -> list[str]:
-    """What the numbers say, as far as they say it."""
-    found = []
+    """Return the findings in words; comparisons within the margin of error are reported as ties."""
+    texts = []
     first = measures(results)[0]
     for key, what in QUESTIONS.items():
-        held = results[key]
-        own, best = held["auto"][first], held["candidates"][held["best"]][first]
-        found.append(
-            f"{what.capitalize()}, the automatic choice has {own:.4f}: {_ratio(own, best)} the best of "
-            f"{len(held['candidates'])} candidates in hindsight ({held['best']}, {best:.4f})."
+        part = results[key]
+        auto, best = part["auto"][first], part["candidates"][part["best"]][first]
+        texts.append(
+            f"{what.capitalize()}, the automatic choice has {auto:.4f}: {_ratio_text(auto, best)} the best "
+            f"of {len(part['candidates'])} candidates in hindsight ({part['best']}, {best:.4f})."
         )
     gains = results["walk_forward"]["gains"]
-    parts = [_than(gains[name], name) for name in (SINGLE, APART) if name in gains]
+    parts = [_gain_text(gains[name], name) for name in (SINGLE_MODEL, MODEL_PER_BLOCK) if name in gains]
     if parts:
-        found.append("Walking forward it is " + "; ".join(parts) + ".")
-    if HOUR in gains:
-        found.append(_hour(results, gains[HOUR]))
+        texts.append("Walking forward it is " + "; ".join(parts) + ".")
+    if HOUR_FEATURE in gains:
+        texts.append(_hour_feature_text(results, gains[HOUR_FEATURE]))
     simple = [name for name in ("running rate", "previous label", "constant per block") if name in gains]
-    worse = [name for name in simple if gains[name]["mean"] < 0]
-    if worse:
-        found.append(
-            f"Mind: {' and '.join(worse)} would have been better than any of this; the features say little "
+    better = [name for name in simple if gains[name]["mean"] < 0]
+    if better:
+        texts.append(
+            f"Mind: {' and '.join(better)} would have been better than any of this; the features say little "
             "that lasts."
         )
-    return found
+    return texts
 
 
-def _ratio(own: float, best: float) -> str:
+def _ratio_text(loss: float, best: float) -> str:
+    """Compare a loss with the best one: as a ratio, or as a difference if the best is not positive."""
     if best <= 0:
-        return f"{own - best:+.4f} beside"
-    return f"{own / best:.3f} times"
+        return f"{loss - best:+.4f} beside"
+    return f"{loss / best:.3f} times"
 
 
-def _than(gain: Results, name: str) -> str:
+def _gain_text(gain: Results, name: str) -> str:
+    """Compare the automatic choice with a baseline in words."""
     if gain["margin"] is None or abs(gain["mean"]) <= gain["margin"]:
         return f"about as good as {name} ({gain['mean']:+.4f})"
     word = "better" if gain["mean"] > 0 else "worse"
     return f"{word} than {name} by {abs(gain['mean']):.4f} ± {gain['margin']:.4f}"
 
 
-def _hour(results: Results, gain: Results) -> str:
-    """Why not just add the hour as a feature?"""
+def _hour_feature_text(results: Results, gain: Results) -> str:
+    """Compare the automatic choice with a model that has the hour and the weekday as features."""
     first = measures(results)[0]
-    held = results["walk_forward"]
-    own = {k: v[first] for k, v in held["candidates"].items() if k.startswith("block as a feature")}
-    best = min(own, key=lambda name: own[name])
+    part = results["walk_forward"]
+    losses = {
+        name: scores[first]
+        for name, scores in part["candidates"].items()
+        if name.startswith("block as a feature")
+    }
+    best = min(losses, key=lambda name: losses[name])
     text = (
         "Why not just add the hour and the weekday as features? With the step that one would try first that "
-        f"has {held['baselines'][HOUR][first]:.4f}; the choice is {_than(gain, 'that')}. With the best of "
-        f"{len(own)} steps and read-outs, known only afterwards, it has {own[best]:.4f} ({best})"
+        f"has {part['baselines'][HOUR_FEATURE][first]:.4f}; the choice is {_gain_text(gain, 'that')}. "
+        f"With the best of {len(losses)} steps and read-outs, known only afterwards, it has "
+        f"{losses[best]:.4f} ({best})"
     )
-    gap = own[best] - held["auto"][first]
+    gap = losses[best] - part["auto"][first]
     if gap > 0:
         return f"{text}: the choice has {gap:.4f} less."
     return f"{text}, {-gap:.4f} less than the choice. If you want one simple model, do that."
@@ -164,17 +175,17 @@ def _hour(results: Results, gain: Results) -> str:
 # ------------------------------------------------------------------------------------- figures
 
 
-def _gains(results: Results) -> Picture:
-    """Cumulative gain over baselines, walking forward."""
-    held = results["walk_forward"]
-    rows = np.cumsum(held["rows_by_cycle"])
-    used = rows > 0
-    shown = (SINGLE, HOUR, APART, "constant per block", "LightGBM", "Vowpal Wabbit")
+def _draw_gains(results: Results) -> Picture:
+    """Draw the cumulative gain of the automatic choice over baselines, walking forward."""
+    part = results["walk_forward"]
+    rows = np.cumsum(part["rows_by_cycle"])
+    scored = rows > 0
+    shown = (SINGLE_MODEL, HOUR_FEATURE, MODEL_PER_BLOCK, "constant per block", "LightGBM", "Vowpal Wabbit")
     with new_figure(3.4) as (figure, axes):
-        at = np.arange(used.sum())
-        for number, name in enumerate(name for name in shown if name in held["gain_by_cycle"]):
-            total = np.cumsum(held["gain_by_cycle"][name])[used]
-            axes.plot(at, total, color=[*COLOURS[:3], FAINT, BLUE, GREEN][number % 6], label=f"over {name}")
+        x = np.arange(scored.sum())
+        for number, name in enumerate(name for name in shown if name in part["gain_by_cycle"]):
+            total = np.cumsum(part["gain_by_cycle"][name])[scored]
+            axes.plot(x, total, color=[*COLOURS[:3], FAINT, BLUE, GREEN][number % 6], label=f"over {name}")
         axes.axhline(0, color=FAINT, linewidth=0.8)
         axes.set(xlabel="cycles scored", ylabel="loss saved, summed over rows")
         legend(axes, 1)
@@ -187,37 +198,39 @@ def _gains(results: Results) -> Picture:
         )
 
 
-def _heat(results: Results) -> Picture:
-    """Every block's loss, by candidate, beside the best of the block."""
-    held = results["walk_forward"]
+def _draw_heat_map(results: Results) -> Picture:
+    """Draw every method's loss by block, relative to the best candidate of the block."""
+    part = results["walk_forward"]
     first = measures(results)[0]
-    by = held["by_block"]
-    order = sorted(held["candidates"], key=lambda name: held["candidates"][name][first])
-    kinds: dict[str, str] = {}
+    blocks = part["by_block"]
+    order = sorted(part["candidates"], key=lambda name: part["candidates"][name][first])
+    best_by_chain: dict[str, str] = {}
     for name in order:
-        kinds.setdefault(name.rsplit(", ", 2)[0], name)
-    chosen = list(kinds.values())[:SHOWN]
-    names = ["auto", *chosen, *held["baselines"]]
+        best_by_chain.setdefault(name.rsplit(", ", 2)[0], name)
+    chosen = list(best_by_chain.values())[:HEAT_MAP_CANDIDATES]
+    names = ["auto", *chosen, *part["baselines"]]
     table = np.array(
         [
             [
                 (block["auto"] if name == "auto" else {**block["candidates"], **block["baselines"]}[name])[
                     first
                 ]
-                for block in by.values()
+                for block in blocks.values()
             ]
             for name in names
         ]
     )
-    least = np.array([min(each[first] for each in block["candidates"].values()) for block in by.values()])
-    spread = np.maximum(np.abs(least), 1e-12)
-    excess = 100 * (table / spread - least / spread)
+    best = np.array(
+        [min(scores[first] for scores in block["candidates"].values()) for block in blocks.values()]
+    )
+    scale = np.maximum(np.abs(best), 1e-12)
+    excess_percent = 100 * (table / scale - best / scale)
     with new_figure(1.4 + 0.3 * len(names)) as (figure, axes):
-        image = axes.imshow(excess, aspect="auto", cmap="viridis_r", vmin=-2, vmax=20)
-        axes.set_yticks(range(len(names)), [_short(name) for name in names])
-        labels = list(by)
+        image = axes.imshow(excess_percent, aspect="auto", cmap="viridis_r", vmin=-2, vmax=20)
+        axes.set_yticks(range(len(names)), [_short_name(name) for name in names])
+        labels = list(blocks)
         step = max(1, len(labels) // 8)
-        shown = [_start(label) for label in labels[::step]]
+        shown = [_start_of_block(label) for label in labels[::step]]
         axes.set_xticks(range(0, len(labels), step), shown, rotation=45 if max(map(len, shown)) > 5 else 0)
         axes.grid(visible=False)
         axes.set(xlabel=f"block ({results['zone']})")
@@ -232,18 +245,19 @@ def _heat(results: Results) -> Picture:
         )
 
 
-def _choice(results: Results) -> Picture:
-    """The weight of kinds of chains and of read-outs over time, walking forward."""
-    held = results["choice"]["walk_forward"]
-    at = np.array(held["at"])
-    day = (at - at[0]) / 86_400e6
+def _draw_choice(results: Results) -> Picture:
+    """Draw the mixture weights of the kinds of chains and of the read-outs over time, walking forward."""
+    choice = results["choice"]["walk_forward"]
+    ticks = np.array(choice["at"])
+    day = (ticks - ticks[0]) / 86_400e6
     with new_figure(5.6, rows=2) as (figure, (top, bottom)):
         for axes, what in ((top, "chains"), (bottom, "read_outs")):
-            ranked = sorted(held[what], key=lambda name: -float(np.sum(held[what][name])))
+            weights = choice[what]
+            ranked = sorted(weights, key=lambda name: -float(np.sum(weights[name])))
             palette = [BLUE, GREEN, *COLOURS, "#b7c4cf", "#5b8c85", "#d8c99b"]
             axes.stackplot(
                 day,
-                [held[what][name] for name in ranked],
+                [weights[name] for name in ranked],
                 labels=ranked,
                 colors=palette[: len(ranked)],
                 linewidth=0,
@@ -256,18 +270,19 @@ def _choice(results: Results) -> Picture:
             "choice",
             "What was chosen, over time",
             "How the weight of the mixture is shared between kinds of chains (above) and read-outs (below), "
-            f"mean over blocks, from {format_time(int(at[0]), results['zone'])} to "
-            f"{format_time(int(at[-1]), results['zone'])}.",
+            f"mean over blocks, from {format_time(int(ticks[0]), results['zone'])} to "
+            f"{format_time(int(ticks[-1]), results['zone'])}.",
         )
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
+    """Return the name of a candidate without its step size."""
     if name == "auto":
         return "automatic choice"
     parts = name.rsplit(", ", 2)
     return f"{parts[0]}, {parts[2]}" if len(parts) == 3 else name
 
 
-def _start(label: str) -> str:
-    """Where a block begins, as short as it can be told."""
+def _start_of_block(label: str) -> str:
+    """Return the start time of a block, without minutes if they are zero."""
     return label.split("-")[0].removesuffix(":00")

@@ -1,4 +1,4 @@
-"""Report of `demo`: page and figures."""
+"""Report of `demo`: terminal table, HTML page and figures."""
 
 from collections.abc import Mapping
 
@@ -45,25 +45,27 @@ MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", 
 
 
 def summary(results: Results) -> Table:
-    """Both experiments in one table."""
+    """Return a terminal table with the scores of both experiments."""
     table = Table(title="Log loss of late arrivals (lower is better)")
     table.add_column("approach", no_wrap=True)
     table.add_column("as the paper has it", justify="right", no_wrap=True)
     table.add_column("in the order of time", justify="right", no_wrap=True)
     paper, calendar = results["paper"]["weighted"], results["calendar"]["all"]
     pairs = [("consensus_last", "single"), *((name, name) for name in ("consensus", "iid", "hour"))]
-    for one, other in [*pairs, *((name, name) for name in ("separate", "pluralistic", "hedged"))]:
-        second = f"{calendar[other]:.4f}" if other in calendar else "-"
-        table.add_row(SHORT[one], f"{np.mean(paper[one]):.4f}", second)
+    pairs += [(name, name) for name in ("separate", "pluralistic", "hedged")]
+    for paper_name, calendar_name in pairs:
+        second = f"{calendar[calendar_name]:.4f}" if calendar_name in calendar else "-"
+        table.add_row(SHORT[paper_name], f"{np.mean(paper[paper_name]):.4f}", second)
     return table
 
 
 def draw_demo(results: Results) -> list[Picture]:
-    """Every figure of the demo."""
-    return [_rhythm(results), _blocks(results), _year(results)]
+    """Draw every figure of the demo."""
+    return [_draw_rhythm(results), _draw_blocks(results), _draw_year(results)]
 
 
-def _rhythm(results: Results) -> Picture:
+def _draw_rhythm(results: Results) -> Picture:
+    """Draw the share of late flights by hour."""
     data = results["data"]
     rows, late = np.array(data["by_hour"]["rows"]), np.array(data["by_hour"]["late"])
     shown = rows >= 100
@@ -88,15 +90,16 @@ def _rhythm(results: Results) -> Picture:
         )
 
 
-def _blocks(results: Results) -> Picture:
+def _draw_blocks(results: Results) -> Picture:
+    """Draw each approach's log loss by block, minus that of the i.i.d. model, on shuffled rows."""
     paper, labels = results["paper"], results["data"]["labels"]
     with new_figure(3.9) as (figure, axes):
-        at = np.arange(len(labels))
+        x = np.arange(len(labels))
         ideal = np.array(paper["by_block"]["iid"])
         for name, values in paper["by_block"].items():
             colour, marker = LOOKS[name]
             axes.plot(
-                at,
+                x,
                 np.array(values) - ideal,
                 marker=marker,
                 markersize=5,
@@ -104,7 +107,7 @@ def _blocks(results: Results) -> Picture:
                 color=colour,
                 label=SHORT[name],
             )
-        axes.set_xticks(at, [label.replace("-", "-\n") for label in labels])
+        axes.set_xticks(x, [label.replace("-", "-\n") for label in labels])
         axes.set(xlabel="block of the day", ylabel="log loss minus that of the i.i.d. model")
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=3)
         count = paper["settings"]["repetitions"]
@@ -120,14 +123,15 @@ def _blocks(results: Results) -> Picture:
         )
 
 
-def _year(results: Results) -> Picture:
+def _draw_year(results: Results) -> Picture:
+    """Draw each approach's log loss by month, on rows in time order."""
     calendar = results["calendar"]
     with new_figure(3.9) as (figure, axes):
-        at = np.arange(12)
+        x = np.arange(12)
         for name, values in calendar["by_month"].items():
             colour, marker = LOOKS[name]
-            axes.plot(at, values, marker=marker, markersize=4, linewidth=1.1, color=colour, label=SHORT[name])
-        axes.set_xticks(at, MONTHS)
+            axes.plot(x, values, marker=marker, markersize=4, linewidth=1.1, color=colour, label=SHORT[name])
+        axes.set_xticks(x, MONTHS)
         axes.set(xlabel="month of 2013", ylabel="log loss of the day after")
         legend(axes, 3)
         return finish_figure(
@@ -141,7 +145,7 @@ def _year(results: Results) -> Picture:
 
 
 def demo_page(results: Results, pictures: list[Picture]) -> str:
-    """The report of `semicyclic demo`."""
+    """Return the HTML report of `semicyclic demo`."""
     return page(
         "demo.html",
         results=results,
@@ -153,37 +157,37 @@ def demo_page(results: Results, pictures: list[Picture]) -> str:
 
 
 def findings(results: Results) -> dict[str, str]:
-    """The findings in words, as far as the numbers bear them out."""
+    """Return the findings in words; differences that are not significant are reported as ties."""
     paper, calendar = results["paper"], results["calendar"]
     score = {name: float(np.mean(values)) for name, values in paper["weighted"].items()}
     return {
-        "paper": _paper_words(score, paper["differences"]),
-        "calendar": _calendar_words(calendar["all"], calendar["differences"]),
-        "hour": _hour_words(score, paper["differences"], calendar),
+        "paper": _paper_text(score, paper["differences"]),
+        "calendar": _calendar_text(calendar["all"], calendar["differences"]),
+        "hour": _hour_feature_text(score, paper["differences"], calendar),
     }
 
 
-def _against(gap: Results, name: str) -> str:
-    """How the pluralistic mean compares, if that is clear."""
+def _compare_text(gap: Results, name: str) -> str:
+    """Compare the pluralistic mean with another approach; a difference that is not clear is a tie."""
     if not gap["clear"]:
         return f"about as well as {name} ({gap['mean']:+.4f} ± {gap['standard_error']:.4f})"
     word = "better" if gap["mean"] < 0 else "worse"
     return f"{word} than {name} by {abs(gap['mean']):.4f} ± {gap['standard_error']:.4f}"
 
 
-def _paper_words(score: Mapping[str, float], gaps: Mapping[str, Results]) -> str:
+def _paper_text(score: Mapping[str, float], gaps: Mapping[str, Results]) -> str:
     parts = [
-        _against(gaps["iid"], "the i.i.d. ideal, one model on shuffled rows"),
-        _against(gaps["consensus"], "the mean of all iterates"),
-        _against(gaps["consensus_last"], "the chain as it stands at the end of some block"),
-        _against(gaps["separate"], "separate chains"),
+        _compare_text(gaps["iid"], "the i.i.d. ideal, one model on shuffled rows"),
+        _compare_text(gaps["consensus"], "the mean of all iterates"),
+        _compare_text(gaps["consensus_last"], "the chain as it stands at the end of some block"),
+        _compare_text(gaps["separate"], "separate chains"),
     ]
     return f"One chain, averaged per block, scores {score['pluralistic']:.4f}: " + "; ".join(parts) + "."
 
 
-def _calendar_words(score: Mapping[str, float], gaps: Mapping[str, Results]) -> str:
+def _calendar_text(score: Mapping[str, float], gaps: Mapping[str, Results]) -> str:
     best = min(score, key=lambda name: score[name])
-    parts = [_against(gaps[name], SHORT[name]) for name in ("single", "separate", "hour", "hedged")]
+    parts = [_compare_text(gaps[name], SHORT[name]) for name in ("single", "separate", "hour", "hedged")]
     words = f"Here the pluralistic mean scores {score['pluralistic']:.4f}, " + "; ".join(parts) + ". "
     if best == "pluralistic":
         return words + "It is the best of them in this order too."
@@ -191,12 +195,12 @@ def _calendar_words(score: Mapping[str, float], gaps: Mapping[str, Results]) -> 
     return words + f"Best for tomorrow: {' and '.join(SHORT[name] for name in near)}, {score[best]:.4f}."
 
 
-def _hour_words(score: Mapping[str, float], gaps: Mapping[str, Results], calendar: Results) -> str:
+def _hour_feature_text(score: Mapping[str, float], gaps: Mapping[str, Results], calendar: Results) -> str:
     first = (
         f"As a feature the block can shift a prediction up or down, no more: {score['hour']:.4f} in "
         "the paper's "
         "order. The pluralistic mean, in which every weight may differ by block, does "
-        f"{_against(gaps['hour'], 'it')}. "
+        f"{_compare_text(gaps['hour'], 'it')}. "
     )
     gap = calendar["differences"]["hour"]
     second = (
@@ -205,7 +209,7 @@ def _hour_words(score: Mapping[str, float], gaps: Mapping[str, Results], calenda
     return (
         first
         + second
-        + _against(gap, "it")
+        + _compare_text(gap, "it")
         + ". "
         + (
             "So the feature is the baseline to beat, and here it is not beaten by an average over the year."

@@ -1,4 +1,4 @@
-"""Report of `diagnose`: verdict in words, page and figures."""
+"""Report of `diagnose`: verdict in words, HTML page and figures."""
 
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from semicyclic.reports.plot import (
 )
 from semicyclic.types import Results
 
+# Explanation of each regime, and the advice for it.
 MEANING = {
     "none": "one model does for all hours",
     "label_skew": "how frequent labels are follows the clock; what features say about them does not",
@@ -47,8 +48,13 @@ MEASURES = {"log_loss": "log loss", "mse": "MSE"}
 
 
 def write(out: Path, results: Results) -> None:
-    """Figures, report and results; the results last."""
-    pictures = [_labels(results), _counts(results), _models(results), _costs(results)]
+    """Write the figures, then report.html, then results.json."""
+    pictures = [
+        _draw_labels(results),
+        _draw_block_counts(results),
+        _draw_model_similarity(results),
+        _draw_costs(results),
+    ]
     text = page(
         "diagnose.html",
         results=results,
@@ -61,7 +67,7 @@ def write(out: Path, results: Results) -> None:
 
 
 def print_report(console: Console, results: Results, out: Path, seconds: float) -> None:
-    """The verdict on a terminal."""
+    """Print the verdict to the terminal."""
     for text in sentences(results):
         console.print(text, highlight=False, soft_wrap=True, markup=False)
     end = f"{seconds:.1f} s. Open {out / 'report.html'}"
@@ -69,40 +75,43 @@ def print_report(console: Console, results: Results, out: Path, seconds: float) 
 
 
 def sentences(results: Results) -> list[str]:
-    """The verdict, what it rests on, and what to do."""
+    """Return the verdict, its evidence, the advice, the costs and the value of the recent past, in words."""
     verdict = results["verdict"]
     regime = verdict["regime"]
-    found = [
+    texts = [
         f"Verdict: {regime.replace('_', ' ')} - {MEANING[regime]}. Two thirds of the days alone say the same "
         f"in {verdict['confidence']:.0%} of 20 draws.",
-        _rests(results),
-        f"{ADVICE[regime]} Suggested: {_suggestion(verdict)}; or --method auto, which tries all of them.",
-        _cost(results),
-        _past(results),
+        _evidence_text(results),
+        f"{ADVICE[regime]} Suggested: {_suggested_options(verdict)}; "
+        "or --method auto, which tries all of them.",
+        _cost_text(results),
+        _recent_past_text(results),
     ]
-    return [text for text in found if text]
+    return [text for text in texts if text]
 
 
-def _suggestion(verdict: Results) -> str:
+def _suggested_options(verdict: Results) -> str:
+    """Return the suggested command line options."""
     text = f"--method {verdict['method']}"
     if verdict["period"] is not None and verdict["blocks"] > 1:
         text += f" --schedule {verdict['period']}:{verdict['blocks']}"
     return text
 
 
-def _rests(results: Results) -> str:
+def _evidence_text(results: Results) -> str:
+    """List, for hour, weekday and time, the significant changes and their size in nats per row."""
     parts = []
     names = {"hours": "the hour", "weekdays": "the weekday", "time": "the passing of time"}
     level = "how frequent labels are" if results["task"] == "classification" else "how high labels are"
     for key, name in names.items():
-        held = results["rhythms"][key]
-        own = []
-        for what, called in (("intercept", level), ("weights", "what features say")):
-            if held[what]["is_there"]:
-                own.append(f"{called} ({held[what]['nats_a_row']:.4f} nats a row)")
-        if own:
-            parts.append(f"{name} changes {' and '.join(own)}")
-        elif held["parts"] < 2:
+        tests = results["rhythms"][key]
+        changes = []
+        for test, description in (("intercept", level), ("weights", "what features say")):
+            if tests[test]["is_there"]:
+                changes.append(f"{description} ({tests[test]['nats_a_row']:.4f} nats a row)")
+        if changes:
+            parts.append(f"{name} changes {' and '.join(changes)}")
+        elif tests["parts"] < 2:
             parts.append(f"of {name} there is too little to tell")
         else:
             parts.append(f"{name} changes nothing that is more than chance")
@@ -110,30 +119,32 @@ def _rests(results: Results) -> str:
     return text[0].upper() + text[1:]
 
 
-def _cost(results: Results) -> str:
-    held = results["costs"]
-    measure = MEASURES[held["measure"]]
-    auto = held["auto"]
+def _cost_text(results: Results) -> str:
+    """Compare the losses of the automatic choice, one model and the hour as a feature."""
+    costs = results["costs"]
+    measure = MEASURES[costs["measure"]]
+    auto = costs["auto"]
     text = f"Over the last rows, by models of the last midnight ({measure}): automatic choice {auto:.4f}"
-    one = held["best"]["single, one model"]
-    if held["last_iterate"] is not None:
-        text += f"; one chain as it stood at midnight {held['last_iterate']:.4f}"
-        text += f", its mean {held['mean_of_all']:.4f}"
-    if one is not None:
-        text += f"; the best one model of all {one[held['measure']]:.4f}"
-    feature = held["baselines"].get("SGD with hour and weekday")
-    if feature is not None:
-        text += f"; hour and weekday as features {feature:.4f}"
-    gain = held["gains"].get("one SGD model")
-    if gain is None or one is None:
+    single_model = costs["best"]["single, one model"]
+    if costs["last_iterate"] is not None:
+        text += f"; one chain as it stood at midnight {costs['last_iterate']:.4f}"
+        text += f", its mean {costs['mean_of_all']:.4f}"
+    if single_model is not None:
+        text += f"; the best one model of all {single_model[costs['measure']]:.4f}"
+    hour_feature = costs["baselines"].get("SGD with hour and weekday")
+    if hour_feature is not None:
+        text += f"; hour and weekday as features {hour_feature:.4f}"
+    gain = costs["gains"].get("one SGD model")
+    if gain is None or single_model is None:
         return text + "."
-    worse = held["last_iterate"] - auto
+    excess = costs["last_iterate"] - auto
     if gain["margin"] is not None and gain["mean"] > gain["margin"]:
-        return text + f". So a cyclic last iterate costs {worse:.4f} here."
+        return text + f". So a cyclic last iterate costs {excess:.4f} here."
     return text + ". So the last iterate costs nothing that is sure."
 
 
-def _past(results: Results) -> str:
+def _recent_past_text(results: Results) -> str:
+    """Describe the correlation of residuals with those of the row before and of the day before."""
     past = results["recent_past"]
     if max(abs(past["row_before"]), abs(past["day_before"])) < 0.05:
         return "What a model by the hour did not foresee says nothing of the next row, nor of the next day."
@@ -145,51 +156,52 @@ def _past(results: Results) -> str:
 
 
 def lines(results: Results) -> list[dict[str, Any]]:
-    """The tests, one by one."""
+    """Return one table line per test."""
     names = {"hours": "hours of the day", "weekdays": "weekdays", "time": "stretches of time"}
-    found = []
+    table = []
     for key, name in names.items():
-        for what, called in (("intercept", "level of labels"), ("weights", "weights of features")):
-            held = results["rhythms"][key]
-            found.append({"cut": name, "what": called, "parts": held["parts"], **held[what]})
-    return found
+        for test, description in (("intercept", "level of labels"), ("weights", "weights of features")):
+            tests = results["rhythms"][key]
+            table.append({"cut": name, "what": description, "parts": tests["parts"], **tests[test]})
+    return table
 
 
 # ------------------------------------------------------------------------------------- figures
 
 
-def _labels(results: Results) -> Picture:
-    several = "rates" in results["labels"]["hours"][0]
-    two = results["task"] == "classification"
+def _draw_labels(results: Results) -> Picture:
+    """Draw the label rates, or means, by hour, weekday and stretch of time."""
+    multiclass = "rates" in results["labels"]["hours"][0]
+    classification = results["task"] == "classification"
     with new_figure(5.4, rows=3) as (figure, panels):
-        parts = (
+        splits = (
             ("hours", f"hour ({results['zone']})"),
             ("weekdays", "weekday"),
             ("time", "stretch of time, from"),
         )
-        for axes, (key, label) in zip(panels, parts, strict=True):
-            held = results["labels"][key]
-            at = np.arange(len(held))
-            if several:
-                bottom = np.zeros(len(held))
+        for axes, (key, label) in zip(panels, splits, strict=True):
+            parts_of_rows = results["labels"][key]
+            x = np.arange(len(parts_of_rows))
+            if multiclass:
+                bottom = np.zeros(len(parts_of_rows))
                 colours = (BLUE, GREEN, ORANGE, RED, VIOLET, FAINT)
-                for number in range(len(held[0]["rates"])):
-                    share = np.array([100 * each["rates"][number] for each in held])
-                    axes.bar(at, share, 0.86, bottom=bottom, color=colours[number % 6])
+                for number in range(len(parts_of_rows[0]["rates"])):
+                    share = np.array([100 * part["rates"][number] for part in parts_of_rows])
+                    axes.bar(x, share, 0.86, bottom=bottom, color=colours[number % 6])
                     bottom += share
             else:
-                scale = 100 if two else 1
-                rate = scale * np.array([each["rate"] for each in held])
-                low, high = scale * np.array([each["interval"] for each in held]).T
+                scale = 100 if classification else 1
+                rate = scale * np.array([part["rate"] for part in parts_of_rows])
+                low, high = scale * np.array([part["interval"] for part in parts_of_rows]).T
                 axes.errorbar(
-                    at, rate, [rate - low, high - rate], fmt="o", markersize=3, color=BLUE, linewidth=1
+                    x, rate, [rate - low, high - rate], fmt="o", markersize=3, color=BLUE, linewidth=1
                 )
-            step = max(1, len(held) // 12)
-            axes.set_xticks(at[::step], [_tick(each["part"]) for each in held[::step]])
+            step = max(1, len(parts_of_rows) // 12)
+            axes.set_xticks(x[::step], [_tick_label(part["part"]) for part in parts_of_rows[::step]])
             axes.set_xlabel(label)
-        unit = "%" if two else results["label"]
-        panels[1].set_ylabel(f"{results['label']}, {unit}" if two else unit)
-        what = "shares of the classes" if several else ("rate" if two else "mean")
+        unit = "%" if classification else results["label"]
+        panels[1].set_ylabel(f"{results['label']}, {unit}" if classification else unit)
+        what = "shares of the classes" if multiclass else ("rate" if classification else "mean")
         return finish_figure(
             figure,
             "labels",
@@ -199,17 +211,18 @@ def _labels(results: Results) -> Picture:
         )
 
 
-def _tick(part: str) -> str:
-    """An hour, a weekday, or the day on which a stretch begins."""
+def _tick_label(part: str) -> str:
+    """Return the hour, the weekday, or the first day of a stretch of time."""
     return part.removesuffix(":00") if ":" in part else part
 
 
-def _counts(results: Results) -> Picture:
-    held = results["block_counts"]
+def _draw_block_counts(results: Results) -> Picture:
+    """Draw the possible gain of models per block against the number of blocks."""
+    gains = results["block_counts"]
     with new_figure(2.8) as (figure, axes):
-        at = np.arange(len(held))
-        axes.bar(at, [1000 * each["nats_a_row"] for each in held], 0.7, color=GREEN)
-        axes.set_xticks(at, [str(each["blocks"]) for each in held])
+        x = np.arange(len(gains))
+        axes.bar(x, [1000 * gain["nats_a_row"] for gain in gains], 0.7, color=GREEN)
+        axes.set_xticks(x, [str(gain["blocks"]) for gain in gains])
         axes.set(xlabel="blocks a day", ylabel="nats per 1,000 rows")
         axes.grid(axis="x", visible=False)
         return finish_figure(
@@ -221,15 +234,17 @@ def _counts(results: Results) -> Picture:
         )
 
 
-def _models(results: Results) -> Picture:
-    held = results["models"]
-    table = np.array([[np.nan if each is None else each for each in row] for row in held["cosines"]])
+def _draw_model_similarity(results: Results) -> Picture:
+    """Draw the cosines between the weights of the blocks' models."""
+    models = results["models"]
+    blocks = models["blocks"]
+    table = np.array([[np.nan if cosine is None else cosine for cosine in row] for row in models["cosines"]])
     with new_figure(4.6) as (figure, axes):
         image = axes.imshow(table, cmap="RdBu", vmin=-1, vmax=1)
-        step = max(1, len(held["blocks"]) // 8)
-        names = held["blocks"][::step]
-        axes.set_xticks(range(0, len(held["blocks"]), step), [name.split(":")[0] for name in names])
-        axes.set_yticks(range(0, len(held["blocks"]), step), names)
+        step = max(1, len(blocks) // 8)
+        names = blocks[::step]
+        axes.set_xticks(range(0, len(blocks), step), [name.split(":")[0] for name in names])
+        axes.set_yticks(range(0, len(blocks), step), names)
         axes.grid(visible=False)
         axes.set(xlabel=f"block ({results['zone']})")
         figure.colorbar(image, ax=axes, shrink=0.8).set_label("cosine between the blocks' own weights")
@@ -242,26 +257,27 @@ def _models(results: Results) -> Picture:
         )
 
 
-def _costs(results: Results) -> Picture:
-    held = results["costs"]
-    measure = held["measure"]
-    bars = {"automatic choice": held["auto"]}
-    for kind, found in held["best"].items():
-        if found is not None:
-            bars[f"best {kind}"] = found[measure]
-    bars |= held["baselines"]
-    # Some baselines are so far off that nothing else could be told apart.
-    most = 2.0 * held["auto"] if held["auto"] > 0 else max(bars.values())
+def _draw_costs(results: Results) -> Picture:
+    """Draw the losses of the automatic choice, the best candidate of each kind of chain and the baselines."""
+    costs = results["costs"]
+    measure = costs["measure"]
+    bars = {"automatic choice": costs["auto"]}
+    for chain, scores in costs["best"].items():
+        if scores is not None:
+            bars[f"best {chain}"] = scores[measure]
+    bars |= costs["baselines"]
+    # Some baselines are so far off that the other bars could not be distinguished: cut long bars off.
+    max_length = 2.0 * costs["auto"] if costs["auto"] > 0 else max(bars.values())
     with new_figure(0.8 + 0.27 * len(bars)) as (figure, axes):
-        at = np.arange(len(bars))
+        y = np.arange(len(bars))
         colours = [BLUE if name in ("automatic choice",) else FAINT for name in bars]
-        axes.barh(at, [min(value, most) for value in bars.values()], 0.7, color=colours)
-        for place, value in zip(at, bars.values(), strict=True):
-            axes.text(min(value, most), place, f" {value:.4g}", va="center", fontsize=7.5)
-        axes.set_yticks(at, list(bars))
+        axes.barh(y, [min(value, max_length) for value in bars.values()], 0.7, color=colours)
+        for position, value in zip(y, bars.values(), strict=True):
+            axes.text(min(value, max_length), position, f" {value:.4g}", va="center", fontsize=7.5)
+        axes.set_yticks(y, list(bars))
         axes.invert_yaxis()
         axes.set(xlabel=f"{MEASURES[measure]}, lower is better")
-        axes.set_xlim(0, 1.15 * min(max(bars.values()), most))
+        axes.set_xlim(0, 1.15 * min(max(bars.values()), max_length))
         axes.grid(axis="y", visible=False)
         return finish_figure(
             figure,

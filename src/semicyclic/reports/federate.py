@@ -1,4 +1,4 @@
-"""Report of `federate`: terminal table, page and figures."""
+"""Report of `federate`: terminal table, HTML page and figures."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ LOOKS = {
     "hedged": BROWN,
     "uniform": BLUE,
 }
-# What was asked of no one, or came to nothing, and how it is called.
+# Descriptions of the reasons for which replies were rejected.
 REASONS = {
     "failed": "the client failed",
     "not finite": "values that are not finite",
@@ -63,8 +63,13 @@ REASONS = {
 
 
 def write(out: Path, results: Results) -> None:
-    """Figures, report and results; the results last."""
-    pictures = [_availability(results), _final(results), _days(results), _matrix(results)]
+    """Write the figures, then report.html, then results.json."""
+    pictures = [
+        _draw_availability(results),
+        _draw_final(results),
+        _draw_days(results),
+        _draw_matrix(results),
+    ]
     text = page(
         "federate.html",
         results=results,
@@ -78,19 +83,22 @@ def write(out: Path, results: Results) -> None:
 
 
 def describe_fleet(results: Results) -> str:
-    """What kind of fleet it was."""
-    people, how = results["population"], results["settings"]
-    kind = {"flights": "routes of flights", "tweets": "groups of tweets"}.get(people["name"], "devices")
+    """Describe the devices, the schedule of rounds and the number of repetitions in words."""
+    population, settings = results["population"], results["settings"]
+    devices = {"flights": "routes of flights", "tweets": "groups of tweets"}.get(
+        population["name"], "devices"
+    )
     return (
-        f"{people['devices']:,} {kind} with {people['rows']:,} rows; availability: {how['availability']}. "
-        f"Each of {how['repetitions']} repetition(s) has {how['days']} days of {len(results['blocks'])} "
-        f"blocks ({results['zone']}) with {how['rounds_per_block']} rounds each; a round asks up "
-        f"to {how['invited']} devices that are there and goes on with the first {how['per_round']} replies."
+        f"{population['devices']:,} {devices} with {population['rows']:,} rows; "
+        f"availability: {settings['availability']}. Each of {settings['repetitions']} repetition(s) has "
+        f"{settings['days']} days of {len(results['blocks'])} blocks ({results['zone']}) with "
+        f"{settings['rounds_per_block']} rounds each; a round asks up to {settings['invited']} devices that "
+        f"are there and goes on with the first {settings['per_round']} replies."
     )
 
 
 def print_report(console: Console, results: Results, out: Path, seconds: float) -> None:
-    """The table and the answer on a terminal."""
+    """Print the table and the findings to the terminal."""
     steps = list(results["local_steps"])
     table = Table(title=f"Accuracy, mean over blocks and {results['settings']['repetitions']} repetition(s)")
     table.add_column("", no_wrap=True)
@@ -100,15 +108,15 @@ def print_report(console: Console, results: Results, out: Path, seconds: float) 
     for key, name in SHORT.items():
         cells = []
         for number in steps:
-            held = results["local_steps"][number]
-            score = held["accuracy"][key]
+            part = results["local_steps"][number]
+            score = part["accuracy"][key]
             spread = f" ± {score['std']:.4f}" if results["settings"]["repetitions"] > 1 else ""
-            cells += [f"{score['mean']:.4f}{spread}", f"{held['step_sizes'][key]:.2g}"]
+            cells += [f"{score['mean']:.4f}{spread}", f"{part['step_sizes'][key]:.2g}"]
         table.add_row(name, *cells)
-    told = sentences(results)
-    console.print(told[0], highlight=False, soft_wrap=True, markup=False)
+    texts = sentences(results)
+    console.print(texts[0], highlight=False, soft_wrap=True, markup=False)
     console.print(table)
-    for text in told[1:]:
+    for text in texts[1:]:
         console.print(text, highlight=False, soft_wrap=True, markup=False)
     console.print(
         f"{seconds:.1f} s. Open {out / 'report.html'}", highlight=False, soft_wrap=True, markup=False
@@ -116,90 +124,90 @@ def print_report(console: Console, results: Results, out: Path, seconds: float) 
 
 
 def sentences(results: Results) -> list[str]:
-    """What the numbers say, as far as they say it."""
-    count = results["settings"]["repetitions"]
-    found = []
-    for number, held in results["local_steps"].items():
-        baseline = SHORT[held["baseline"]]
-        found.append(
+    """Return the findings in words; differences that are not significant are reported as such."""
+    repetitions = results["settings"]["repetitions"]
+    texts = []
+    for number, part in results["local_steps"].items():
+        baseline = SHORT[part["baseline"]]
+        texts.append(
             f"With {number} local step{'s' if number != '1' else ''} the default, a model for each block "
             "chosen by what devices report, is "
-            f"{_than(held['gain'], count, f'the best tuned baseline ({baseline})')}."
+            f"{_difference_text(part['gain'], repetitions, f'the best tuned baseline ({baseline})')}."
         )
-    for number, held in results["local_steps"].items():
-        parts = [
-            _than(held["differences"][key], count, SHORT[key])
+    for number, part in results["local_steps"].items():
+        comparisons = [
+            _difference_text(part["differences"][key], repetitions, SHORT[key])
             for key in ("fedavg_last", "fedavg_average", "fedavg_block_last", "uniform")
         ]
-        found.append(
+        texts.append(
             f"With {number} local step{'s' if number != '1' else ''} pluralistic means are "
-            f"{'; '.join(parts)}."
+            f"{'; '.join(comparisons)}."
         )
     sizes = results["settings"]["step_sizes"][next(iter(results["local_steps"]))]
     if len(sizes) > 1:
         grid = ", ".join(f"{size:.2g}" for size in sizes)
-        found.append(
+        texts.append(
             f"Every approach has the step size of {grid} that is best for it on rows for validation."
         )
-    if count == 1:
-        found.append("There is one repetition, so how much these differences vary is not known.")
+    if repetitions == 1:
+        texts.append("There is one repetition, so how much these differences vary is not known.")
     if results["never_trained"]:
         labels = ", ".join(results["blocks"][block] for block in results["never_trained"])
-        found.append(
+        texts.append(
             f"Nobody took part in {labels}, in some repetition at least: there the mean of all rounds stands "
             "in for a model of its own."
         )
     soft, hard = (results["membership"][key]["mean"] for key in ("soft", "hard"))
     if results["soft"] > 0.01:
-        found.append(
+        texts.append(
             f"A device that mixes the blocks' models by its own availability is right in {soft:.2%} of "
             f"cases; one that takes the model of the block in which it is there most, in {hard:.2%}."
         )
-    return found
+    return texts
 
 
-def _than(difference: Results, count: int, what: str) -> str:
-    """Better or worse, if that is beyond the repetitions' own spread (Student's t)."""
+def _difference_text(difference: Results, repetitions: int, other: str) -> str:
+    """Say better or worse if the difference is significant over the repetitions (Student's t)."""
     mean = difference["mean"]
-    if count > 1 and not difference["clear"]:
-        return f"not clearly different from {what} ({mean:+.4f})"
+    if repetitions > 1 and not difference["clear"]:
+        return f"not clearly different from {other} ({mean:+.4f})"
     word = "better" if mean > 0 else "worse"
-    if count == 1:
-        return f"{word} than {what} by {abs(mean):.4f}"
-    often = difference["better_in"] if mean > 0 else count - difference["better_in"]
-    return f"{word} than {what} by {abs(mean):.4f}, in {often} of {count} repetitions"
+    if repetitions == 1:
+        return f"{word} than {other} by {abs(mean):.4f}"
+    times = difference["better_in"] if mean > 0 else repetitions - difference["better_in"]
+    return f"{word} than {other} by {abs(mean):.4f}, in {times} of {repetitions} repetitions"
 
 
 def describe_losses(results: Results) -> list[tuple[str, int]]:
-    """What came to nothing, by reason."""
-    held = results["lost"]
+    """Return the numbers of lost rounds, missing replies and rejected replies, each with a description."""
+    lost = results["lost"]
     lines = [
-        ("rounds without a step", held["rounds_without_a_step"]),
-        ("devices asked beyond those that a round waited for, or that never replied", held["no_reply"]),
+        ("rounds without a step", lost["rounds_without_a_step"]),
+        ("devices asked beyond those that a round waited for, or that never replied", lost["no_reply"]),
     ]
-    lines += [(f"replies not used: {REASONS.get(key, key)}", n) for key, n in held["rejected"].items()]
+    lines += [(f"replies not used: {REASONS.get(key, key)}", n) for key, n in lost["rejected"].items()]
     return lines
 
 
 # ------------------------------------------------------------------------------------- figures
 
 
-def _availability(results: Results) -> Picture:
-    """Who is there by the half hour, and who took part by block."""
+def _draw_availability(results: Results) -> Picture:
+    """Draw the share of available devices by half hour, and the replies used by block."""
     curve = np.array(results["availability"])
     labels = [label.split("-")[0] for label in results["blocks"]]
     with new_figure(5.2, rows=2) as (figure, (top, bottom)):
         hours = np.arange(len(curve) + 1) / 2
-        groups = [np.array(each) for each in results["availability_by_home"] if each is not None]
-        for number, each in enumerate(groups):
+        groups = [np.array(shares) for shares in results["availability_by_home"] if shares is not None]
+        for number, group in enumerate(groups):
             name = "those at home in one block" if number == 0 else None
             colour = COLOURS[number % len(COLOURS)]
             top.step(
-                hours, 100 * np.r_[each, each[-1]], where="post", color=colour, linewidth=0.8, label=name
+                hours, 100 * np.r_[group, group[-1]], where="post", color=colour, linewidth=0.8, label=name
             )
         top.step(hours, 100 * np.r_[curve, curve[-1]], where="post", color=BLUE, label="all devices")
         top.set(xlim=(0, 24), ylabel="available, %", xlabel=f"hour of the day ({results['zone']})")
-        top.set_ylim(0, max(105 * max(each.max() for each in [curve, *groups]), 1))
+        top.set_ylim(0, max(105 * max(shares.max() for shares in [curve, *groups]), 1))
         legend(top, 2)
         top.get_legend().set_bbox_to_anchor((0.5, -0.3))
         top.set_xticks(range(0, 25, 4))
@@ -218,17 +226,17 @@ def _availability(results: Results) -> Picture:
         )
 
 
-def _final(results: Results) -> Picture:
-    """Every approach in the end, by the number of local steps."""
+def _draw_final(results: Results) -> Picture:
+    """Draw the final accuracy of every approach, by the number of local steps."""
     steps = list(results["local_steps"])
     with new_figure(3.4) as (figure, axes):
-        for place, key in enumerate(SHORT):
+        for row, key in enumerate(SHORT):
             for j, number in enumerate(steps):
                 score = results["local_steps"][number]["accuracy"][key]
-                at = place + 0.22 * (j - (len(steps) - 1) / 2)
+                y = row + 0.22 * (j - (len(steps) - 1) / 2)
                 axes.errorbar(
                     score["mean"],
-                    at,
+                    y,
                     xerr=score["std"],
                     fmt="osD^v"[j % 5],
                     color=LOOKS[key],
@@ -242,7 +250,7 @@ def _final(results: Results) -> Picture:
         marks = dict(
             zip(("circles", "squares", "diamonds", "triangles", "triangles down"), steps, strict=False)
         )
-        which = ", ".join(f"{mark}: {number} local step(s)" for mark, number in marks.items())
+        legend_text = ", ".join(f"{mark}: {number} local step(s)" for mark, number in marks.items())
         spread = (
             " Bars are one standard deviation over repetitions."
             if results["settings"]["repetitions"] > 1
@@ -252,12 +260,12 @@ def _final(results: Results) -> Picture:
             figure,
             "approaches",
             "All approaches in the end",
-            f"Each block's model on rows of devices that are available in that block; {which}.{spread}",
+            f"Each block's model on rows of devices that are available in that block; {legend_text}.{spread}",
         )
 
 
-def _days(results: Results) -> Picture:
-    """Accuracy day by day: over all blocks, and the current model's in each."""
+def _draw_days(results: Results) -> Picture:
+    """Draw the accuracy day by day: mean over blocks, and in each block."""
     over = {key: np.array(values) for key, values in results["over_days"].items()}
     days = 1 + np.arange(len(next(iter(over.values()))))
     with new_figure(6.0, rows=2) as (figure, (top, bottom)):
@@ -302,8 +310,8 @@ def _days(results: Results) -> Picture:
         )
 
 
-def _matrix(results: Results) -> Picture:
-    """What the current model of one block is worth in another."""
+def _draw_matrix(results: Results) -> Picture:
+    """Draw the accuracy of the model after one block on the devices of another block."""
     table = np.array(results["matrix"])
     labels = [label.split("-")[0] for label in results["blocks"]]
     m = len(labels)

@@ -1,29 +1,30 @@
-"""Formatting of times, durations and counts for people."""
+"""Formatting of times, durations, lists and counts for terminal output and reports."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from rich.table import Table
 
 from semicyclic.types import Results
 
-if TYPE_CHECKING:
-    pass
-
 
 def rows_heading(chosen: Results | None) -> str:
-    """Of a long stream not all rows are asked, where candidates are compared."""
+    """Return the heading of the row counts.
+
+    With candidates (`chosen` is not None), a long stream scores only a sample of its rows.
+    """
     return "rows" if chosen is None else "rows asked"
 
 
 def format_list(names: list[str], most: int = 8) -> str:
-    """A list that may be long."""
+    """Return the first `most` names, and the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def add_loss_rows(table: Table, blocks: list[str], progressive: Results) -> None:
+    """Add a row per block with its row count, loss and margin of error, and a row for all blocks."""
     rows = progressive["rows"]
     for block, count, loss, margin in zip(
         blocks, rows, progressive["by_block"], progressive["margin"], strict=True
@@ -35,11 +36,12 @@ def add_loss_rows(table: Table, blocks: list[str], progressive: Results) -> None
             "-" if margin is None else f"{margin:.4f}",
         )
     table.add_section()
-    whole = progressive["all"]
-    table.add_row("all", f"{sum(rows):,}", "-" if whole is None else f"{whole:.4f}", "")
+    overall = progressive["all"]
+    table.add_row("all", f"{sum(rows):,}", "-" if overall is None else f"{overall:.4f}", "")
 
 
 def format_row_counts(rows: Mapping[str, int]) -> str:
+    """Return the numbers of rows read, used, refused, late and so on; zeros are left out."""
     words = [f"rows: {rows['read']:,} read, {rows['used']:,} used"]
     for name, what in (
         ("refused", "refused"),
@@ -55,11 +57,12 @@ def format_row_counts(rows: Mapping[str, int]) -> str:
 
 
 def format_span(results: Results, zone: str) -> str:
+    """Return the times of the first and the last row."""
     return f"from {format_time(results['first'], zone)} to {format_time(results['last'], zone)} ({zone})"
 
 
 def format_time(ticks: int, zone: str) -> str:
-    """A time for people, in a zone."""
+    """Return a time in microseconds since 1970 as local date and time."""
     try:
         return datetime.fromtimestamp(ticks / 1e6, UTC).astimezone(ZoneInfo(zone)).strftime("%Y-%m-%d %H:%M")
     except (OverflowError, ValueError, OSError):
@@ -67,6 +70,7 @@ def format_time(ticks: int, zone: str) -> str:
 
 
 def format_time_form(when: Mapping[str, Any]) -> str:
+    """Describe the format of the time columns."""
     epochs = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
     if when["form"] in epochs:
         return f"{epochs[when['form']]} since 1970"
@@ -76,7 +80,7 @@ def format_time_form(when: Mapping[str, Any]) -> str:
 
 
 def format_duration(ticks: int) -> str:
-    """A length of time for people."""
+    """Return a duration in microseconds in its largest fitting unit, such as 1.5h."""
     seconds = ticks / 1e6
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= size:

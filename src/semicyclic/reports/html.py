@@ -1,4 +1,4 @@
-"""HTML pages from templates, self-contained."""
+"""Self-contained HTML pages from templates."""
 
 from importlib import resources
 from typing import Any
@@ -7,7 +7,7 @@ from semicyclic.reports.plot import inline
 
 
 def page(template: str, **values: Any) -> str:
-    """Fill a template of this package; all text is escaped, figures excepted."""
+    """Render a template of this package; everything except figures is escaped."""
     from jinja2 import Environment, FunctionLoader
     from markupsafe import Markup
 

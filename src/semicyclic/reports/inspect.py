@@ -1,7 +1,6 @@
-"""Report of `inspect`: a model on the terminal."""
+"""Report of `inspect`: terminal tables that describe a model."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,39 +18,39 @@ from semicyclic.reports.train import TITLES
 from semicyclic.tables.labels import class_name
 from semicyclic.types import Results
 
-if TYPE_CHECKING:
-    pass
 
-
-def print_model(console: Console, path: Path, found: Results) -> None:
-    """A model for a person."""
-    provenance = found["provenance"] if isinstance(found["provenance"], dict) else {}
-    zone = found["schedule"]["zone"] if isinstance(found["schedule"], dict) else ""
+def print_model(console: Console, path: Path, description: Results) -> None:
+    """Print the description of a model: blocks, losses, candidates, features and training rows."""
+    provenance = description["provenance"] if isinstance(description["provenance"], dict) else {}
+    zone = description["schedule"]["zone"] if isinstance(description["schedule"], dict) else ""
     chosen = provenance.get("chosen")
 
-    def say(text: str) -> None:
-        # Names of columns may look like markup.
+    def print_line(text: str) -> None:
+        # Column names may look like markup, so markup is off.
         console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-    say(
-        f"{path}: {len(found['blocks'])} blocks, {found['columns']:,} columns, loss {found['loss']}"
+    print_line(
+        f"{path}: {len(description['blocks'])} blocks, {description['columns']:,} columns, "
+        f"loss {description['loss']}"
         + (
-            f", classes {', '.join(class_name(each) for each in found['classes'])}"
-            if found["classes"]
+            f", classes {', '.join(class_name(value) for value in description['classes'])}"
+            if description["classes"]
             else ""
         )
     )
-    if found["progressive"] is not None:
+    if description["progressive"] is not None:
         table = Table(title=TITLES["model" if chosen is None else chosen["by"]])
         table.add_column(f"block ({zone})" if zone else "block", no_wrap=True)
         for head in (rows_heading(chosen), "loss", "± 95 %"):
             table.add_column(head, justify="right", no_wrap=True)
-        add_loss_rows(table, found["progressive"].get("blocks", found["blocks"]), found["progressive"])
+        add_loss_rows(
+            table, description["progressive"].get("blocks", description["blocks"]), description["progressive"]
+        )
         console.print(table)
     else:
-        say("blocks: " + ", ".join(found["blocks"]))
-    if found["never_visited"]:
-        say(f"never visited, and given the mean of all: {format_list(found['never_visited'])}")
+        print_line("blocks: " + ", ".join(description["blocks"]))
+    if description["never_visited"]:
+        print_line(f"never visited, and given the mean of all: {format_list(description['never_visited'])}")
     if chosen is not None:
         table = Table(title=f"What was chosen, of {chosen['candidates']} candidates")
         table.add_column("in", no_wrap=True)
@@ -59,39 +58,41 @@ def print_model(console: Console, path: Path, found: Results) -> None:
         for label, block in chosen["blocks"].items():
             if block["rows"]:
                 parts = [
-                    f"{each['name']} {each['weight']:.0%} ({each['loss']:.4f})"
-                    for each in block["candidates"]
+                    f"{candidate['name']} {candidate['weight']:.0%} ({candidate['loss']:.4f})"
+                    for candidate in block["candidates"]
                 ]
                 table.add_row(label, escape("; ".join(parts)))
         console.print(table)
-    if found["differences"]:
+    if description["differences"]:
         table = Table(title="What differs most between blocks")
         for head in ("feature", "highest in", "weight", "lowest in", "weight"):
             table.add_column(head, justify="right" if head == "weight" else "left")
-        for each in found["differences"]:
-            high, low = each["highest"], each["lowest"]
-            name = each["feature"] + (f" ({class_name(each['class'])})" if "class" in each else "")
+        for difference in description["differences"]:
+            high, low = difference["highest"], difference["lowest"]
+            name = difference["feature"] + (
+                f" ({class_name(difference['class'])})" if "class" in difference else ""
+            )
             table.add_row(
                 escape(name), high["block"], f"{high['weight']:+.4f}", low["block"], f"{low['weight']:+.4f}"
             )
         console.print(table)
-    if found["features"] is not None:
-        kinds: dict[str, list[str]] = {}
-        for name, kind in found["features"]["kinds"].items():
-            kinds.setdefault(kind, []).append(name)
-        for kind in sorted(kinds):
-            say(f"{kind}: {', '.join(kinds[kind])}")
-        when = found["features"]["when"]
-        say(
+    if description["features"] is not None:
+        columns_by_type: dict[str, list[str]] = {}
+        for name, column_type in description["features"]["kinds"].items():
+            columns_by_type.setdefault(column_type, []).append(name)
+        for column_type in sorted(columns_by_type):
+            print_line(f"{column_type}: {', '.join(columns_by_type[column_type])}")
+        when = description["features"]["when"]
+        print_line(
             f"times: {' and '.join(when['columns'])}, {format_time_form(when)}; "
-            f"label: {found['features']['label']}"
+            f"label: {description['features']['label']}"
         )
     if "rows" in provenance:
         rows = provenance["rows"]
         if isinstance(rows, dict):
-            say(format_row_counts(rows))
+            print_line(format_row_counts(rows))
         if "first" in provenance:
-            how = "" if chosen is not None else f", read out as {provenance['read_out']}"
-            say(f"learnt by {provenance['method']}{how}; {format_span(provenance, zone)}")
+            read_out = "" if chosen is not None else f", read out as {provenance['read_out']}"
+            print_line(f"learnt by {provenance['method']}{read_out}; {format_span(provenance, zone)}")
     if "semicyclic" in provenance:
-        say(f"written by semicyclic {provenance['semicyclic']}")
+        print_line(f"written by semicyclic {provenance['semicyclic']}")

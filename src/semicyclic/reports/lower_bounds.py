@@ -1,4 +1,4 @@
-"""Report of `theory --hard`: page and figures."""
+"""Report of `theory --hard`: HTML page and figures."""
 
 from collections.abc import Sequence
 
@@ -28,18 +28,22 @@ KINDS = {"lipschitz": "Lipschitz instance (Theorem 1)", "smooth": "smooth instan
 
 
 def draw_hard(results: Results) -> list[Picture]:
-    """Excess against K and n for both instances, phi, and the cases of Section 4."""
-    found = []
+    """Draw the excess against K and n for both instances, phi, and the cases of Section 4."""
+    pictures = []
     for kind, words in KINDS.items():
         for what, label in (("steps", "n, steps a block"), ("cycles", "K, cycles")):
-            found.append(_against(results, kind, what, label, words))
-    return [*found, _phi(results), _section4(results)]
+            pictures.append(_draw_excess(results, kind, what, label, words))
+    return [*pictures, _draw_phi(results), _draw_section4(results)]
 
 
-def _against(results: Results, kind: str, what: str, label: str, words: str) -> Picture:
-    """Excess in units of the lower bound, so that the bound itself is the line at 1."""
-    held, settings = results[f"{kind}_against_{what}"], results["settings"]
-    at, excess = held["at"], {key: np.array(value) for key, value in held["excess"].items()}
+def _draw_excess(results: Results, instance: str, what: str, label: str, words: str) -> Picture:
+    """Draw the excess in units of the lower bound, so that the bound itself is the line at 1.
+
+    instance: a key of KINDS; `words` is its description.
+    what: quantity on the x axis, "steps" or "cycles"; `label` is its description.
+    """
+    part, settings = results[f"{instance}_against_{what}"], results["settings"]
+    x, excess = part["at"], {key: np.array(value) for key, value in part["excess"].items()}
     bound = excess["lower bound"]
     fixed = f"K = {settings['cycles']}" if what == "steps" else f"n = {settings['steps']}"
     title = f"Excess against {'n' if what == 'steps' else 'K'}, {words}"
@@ -47,7 +51,7 @@ def _against(results: Results, kind: str, what: str, label: str, words: str) -> 
         marks = "ov^s*Dx"
         for k, name in enumerate(results["methods"]):
             axes.plot(
-                at,
+                x,
                 excess[name] / bound,
                 color=COLOURS[k % 7],
                 marker=marks[k % 7],
@@ -56,18 +60,18 @@ def _against(results: Results, kind: str, what: str, label: str, words: str) -> 
                 label=name,
             )
         axes.plot(
-            at, excess["i.i.d. average"] / bound, color=BLUE, marker="o", markersize=4, label="i.i.d. average"
+            x, excess["i.i.d. average"] / bound, color=BLUE, marker="o", markersize=4, label="i.i.d. average"
         )
-        plural = excess["pluralistic average, step of Theorem 3"] / bound
-        axes.plot(at, plural, color=GREEN, marker="o", markersize=4, label="pluralistic, Theorem 3")
+        pluralistic = excess["pluralistic average, step of Theorem 3"] / bound
+        axes.plot(x, pluralistic, color=GREEN, marker="o", markersize=4, label="pluralistic, Theorem 3")
         best = excess["pluralistic average"] / bound
-        axes.plot(at, best, color=GREEN, linestyle=":", label="pluralistic, best step")
+        axes.plot(x, best, color=GREEN, linestyle=":", label="pluralistic, best step")
         axes.axhline(1.0, color=INK, linestyle="--", linewidth=1.2, label="lower bound")
         axes.axhline(0.0, color=FAINT, linewidth=1)
         axes.set_xscale("log")
         axes.minorticks_off()
-        shown = _apart(at)
-        axes.set_xticks(shown, [f"{each:,}" for each in shown])
+        ticks = _separated_ticks(x)
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.set(xlabel=label, ylabel="excess / lower bound", ylim=(-3.0, None))
         legend(axes, 3)
         end = "n" if what == "steps" else "K"
@@ -75,26 +79,27 @@ def _against(results: Results, kind: str, what: str, label: str, words: str) -> 
             f"m = 2, {fixed}, B = {settings['radius']:g}; every method at the best of a grid of steps. "
             f"At 1 the "
             "bound that one model on cyclic data cannot pass, at 0 the best single model. One chain averaged "
-            f"per block, at the largest {end}: {plural[-1]:+.2f} at the step of Theorem 3 and "
+            f"per block, at the largest {end}: {pluralistic[-1]:+.2f} at the step of Theorem 3 and "
             f"{best[-1]:+.2f} at its "
             "best step (dotted; below -3 not drawn). Minimising every block fully, not drawn, ends at "
-            f"{held['excess']['each block minimised'][-1] / bound[-1]:.0f}."
+            f"{part['excess']['each block minimised'][-1] / bound[-1]:.0f}."
         )
-        return finish_figure(figure, f"{kind}-{what}", title, caption)
+        return finish_figure(figure, f"{instance}-{what}", title, caption)
 
 
-def _apart(places: Sequence[int]) -> list[int]:
-    """Those whose labels would not overlap on a logarithmic axis: the last, and others below it."""
-    kept = [places[-1]]
-    for each in reversed(places):
-        if each * 1.7 <= kept[0]:
-            kept.insert(0, each)
+def _separated_ticks(values: Sequence[int]) -> list[int]:
+    """Return the values whose labels do not overlap on a logarithmic axis; the last is always among them."""
+    kept = [values[-1]]
+    for value in reversed(values):
+        if value * 1.7 <= kept[0]:
+            kept.insert(0, value)
     return kept
 
 
-def _phi(results: Results) -> Picture:
-    held = results["phi"]
-    z, phi, a, gamma = np.array(held["z"]), np.array(held["phi"]), held["a"], held["gamma"]
+def _draw_phi(results: Results) -> Picture:
+    """Draw the link function phi of both theorems, near zero and over its flat part."""
+    part = results["phi"]
+    z, phi, a, gamma = np.array(part["z"]), np.array(part["phi"]), part["a"], part["gamma"]
     title = "The link function of both theorems"
     with new_figure(2.9, columns=2) as (figure, panes):
         for axes, reach in zip(panes, (2 * gamma, 1.6 * a), strict=True):
@@ -104,10 +109,10 @@ def _phi(results: Results) -> Picture:
             axes.set(xlabel="z")
             axes.ticklabel_format(axis="both", style="sci", scilimits=(-2, 3))
             axes.locator_params(axis="x", nbins=5)
-        for place in (-gamma, gamma):
-            panes[0].axvline(place, color=FAINT, linestyle=":", linewidth=1)
-        for place in (-a / 2, a / 2):
-            panes[1].axvline(place, color=FAINT, linestyle=":", linewidth=1)
+        for position in (-gamma, gamma):
+            panes[0].axvline(position, color=FAINT, linestyle=":", linewidth=1)
+        for position in (-a / 2, a / 2):
+            panes[1].axvline(position, color=FAINT, linestyle=":", linewidth=1)
         panes[0].set_ylabel("phi(z)")
         panes[0].set_title("straight beyond gamma", fontsize=9, fontweight="normal", y=1.06)
         panes[1].set_title("flat up to a/2", fontsize=9, fontweight="normal", y=1.06)
@@ -120,8 +125,9 @@ def _phi(results: Results) -> Picture:
         return Picture("phi", title, caption, svg(figure), png(figure))
 
 
-def _section4(results: Results) -> Picture:
-    held = results["section4"]
+def _draw_section4(results: Results) -> Picture:
+    """Draw the excess against the number of blocks for identical, orthogonal and opposite blocks."""
+    part = results["section4"]
     looks = {
         "consensus average": (RED, "x"),
         "pluralistic average": (GREEN, "o"),
@@ -130,11 +136,11 @@ def _section4(results: Results) -> Picture:
     }
     title = "Section 4: identical, orthogonal and opposite blocks"
     with new_figure(3.3, columns=3, sharey=True) as (figure, panes):
-        for axes, (case, readers) in zip(panes, held["cases"].items(), strict=True):
+        for axes, (case, readers) in zip(panes, part["cases"].items(), strict=True):
             for reader, values in readers.items():
                 colour, mark = looks[reader]
                 axes.errorbar(
-                    held["blocks"],
+                    part["blocks"],
                     values["mean"],
                     values["standard_error"],
                     color=colour,
@@ -145,7 +151,7 @@ def _section4(results: Results) -> Picture:
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.minorticks_off()
-            axes.set_xticks(held["blocks"], [str(m) for m in held["blocks"]])
+            axes.set_xticks(part["blocks"], [str(m) for m in part["blocks"]])
             axes.set_xlabel("m, blocks")
             axes.set_title(case, fontsize=9, fontweight="normal")
         panes[0].set_ylabel("excess")
@@ -153,7 +159,7 @@ def _section4(results: Results) -> Picture:
         figure.legend(handles, labels, loc="outside lower center", ncols=2)
         set_title(figure, title)
         caption = (
-            f"Excess over every block's own solution: K = {held['cycles']}, n = {held['steps']}, absolute "
+            f"Excess over every block's own solution: K = {part['cycles']}, n = {part['steps']}, absolute "
             f"loss, mean and "
             "standard error of ten draws. Alike, the single chain wins by about sqrt(m); opposite, "
             "separate chains do; "
@@ -164,22 +170,30 @@ def _section4(results: Results) -> Picture:
         return Picture("section4", title, caption, svg(figure), png(figure))
 
 
-def stands(results: Results) -> dict[str, bool]:
-    """What can be said of these numbers: no method below the bound, and the others below it at last."""
-    held = [results[f"{kind}_against_{what}"]["excess"] for kind in KINDS for what in ("steps", "cycles")]
-    longest = [results[f"{kind}_against_steps"]["excess"] for kind in KINDS]
-    below = ("i.i.d. average", "pluralistic average")
+def check_claims(results: Results) -> dict[str, bool]:
+    """Return which of the report's claims hold for these results.
+
+    above: no method for one model on cyclic data falls below the lower bound.
+    below: at the largest n, the i.i.d. and the pluralistic average are below the lower bound.
+    """
+    experiments = [
+        results[f"{kind}_against_{what}"]["excess"] for kind in KINDS for what in ("steps", "cycles")
+    ]
+    against_steps = [results[f"{kind}_against_steps"]["excess"] for kind in KINDS]
+    unbounded = ("i.i.d. average", "pluralistic average")
     return {
         "above": all(
             value >= bound
-            for excess in held
+            for excess in experiments
             for name in results["methods"]
             for value, bound in zip(excess[name], excess["lower bound"], strict=True)
         ),
-        "below": all(excess[name][-1] < excess["lower bound"][-1] for excess in longest for name in below),
+        "below": all(
+            excess[name][-1] < excess["lower bound"][-1] for excess in against_steps for name in unbounded
+        ),
     }
 
 
 def hard_page(results: Results, pictures: Sequence[Picture]) -> str:
-    """The report of `semicyclic theory --hard`."""
-    return page("lower_bounds.html", results=results, pictures=pictures, kinds=KINDS, **stands(results))
+    """Return the HTML report of `semicyclic theory --hard`."""
+    return page("lower_bounds.html", results=results, pictures=pictures, kinds=KINDS, **check_claims(results))

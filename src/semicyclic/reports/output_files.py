@@ -1,4 +1,4 @@
-"""Files of a report, written with atomic rename."""
+"""Report files, written with atomic rename."""
 
 import csv
 import io
@@ -15,34 +15,34 @@ from semicyclic.types import Results
 
 
 def write(path: Path, data: bytes | str) -> None:
-    """Write a file under another name, then give it its own."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
-    os.replace(part, path)
+    """Write a file atomically: to a temporary name first, then renamed."""
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_bytes(data.encode("utf-8") if isinstance(data, str) else data)
+    os.replace(temporary, path)
 
 
 def write_json(path: Path, results: Results) -> None:
-    """Results as JSON that other programs can read: no NaN, no infinity."""
+    """Write results as standard JSON; raise if they contain NaN or infinity."""
     write(path, json.dumps(results, indent=1, allow_nan=False) + "\n")
 
 
 def write_reproduction(out: Path, results: Results, pictures: Sequence[Picture]) -> None:
-    """Figures, report, table and results of the experiment; the results last."""
+    """Write the figures, report.html and results.csv of `reproduce`, then results.json."""
     _write_pictures(out, pictures)
     write(out / "report.html", reproduce_page(results, pictures))
-    write(out / "results.csv", _table(results["repetitions"]))
+    write(out / "results.csv", _scores_csv(results["repetitions"]))
     write_json(out / "results.json", results)
 
 
 def write_report(out: Path, results: Results, pictures: Sequence[Picture], text: str) -> None:
-    """Figures, a page and results; the results last."""
+    """Write the figures, then `text` as report.html, then results.json."""
     _write_pictures(out, pictures)
     write(out / "report.html", text)
     write_json(out / "results.json", results)
 
 
 def write_demo(out: Path, results: Results) -> None:
-    """Figures, report and results of the demo; the results last."""
+    """Write the figures and report.html of `demo`, then results.json."""
     pictures = draw_demo(results)
     _write_pictures(out, pictures)
     write(out / "report.html", demo_page(results, pictures))
@@ -50,7 +50,7 @@ def write_demo(out: Path, results: Results) -> None:
 
 
 def write_hard(out: Path, results: Results) -> None:
-    """Figures, report and results of the lower bounds; the results last."""
+    """Write the figures and report.html of `theory --hard`, then results.json."""
     pictures = draw_hard(results)
     _write_pictures(out, pictures)
     write(out / "report.html", hard_page(results, pictures))
@@ -63,15 +63,14 @@ def _write_pictures(out: Path, pictures: Sequence[Picture]) -> None:
         write(out / f"{picture.name}.png", picture.png)
 
 
-def _table(scores: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]) -> str:
-    """A line for every approach, repetition and day."""
+def _scores_csv(scores: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]) -> str:
+    """Return CSV with a line for every approach, repetition and day, and a column for every score."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["approach", "repetition", "day", *scores])
-    for key, repetitions in scores["accuracy"].items():
+    for approach, repetitions in scores["accuracy"].items():
         for number, days in enumerate(repetitions):
             for day in range(len(days)):
-                writer.writerow(
-                    [key, number + 1, day + 1, *(each[key][number][day] for each in scores.values())]
-                )
+                values = (by_approach[approach][number][day] for by_approach in scores.values())
+                writer.writerow([approach, number + 1, day + 1, *values])
     return text.getvalue()

@@ -1,4 +1,4 @@
-"""Figures: style, and reproducible SVG and PNG output."""
+"""Figure style, and reproducible SVG and PNG output."""
 
 import importlib.util
 import io
@@ -8,18 +8,15 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Ink and paper are colours found nowhere else, so that a page can put its own in their place.
+# No other element uses the colours INK and PAPER, so a page can replace them with its own (see `inline`).
 INK, PAPER, FAINT = "#1d1d21", "#fefefe", "#8a8a93"
 BLUE, ORANGE, GREEN, RED, VIOLET, BROWN = "#3a86c8", "#d9822b", "#2f9e72", "#d1495b", "#8e6bbf", "#a3734c"
-# For many lines beside those of the house: none of these is blue or green.
+# Colours for many lines: none is blue or green, which mark the main lines.
 COLOURS = (RED, ORANGE, VIOLET, BROWN, "#c4679a", "#7a7f3a", FAINT)
-# Narrow enough to be read on a telephone without turning it.
+# Width in inches, narrow enough for a phone in portrait orientation.
 WIDTH = 5.0
 STYLE: Any = {
     "svg.hashsalt": "semicyclic",
@@ -52,16 +49,19 @@ MISSING = "figures and reports need matplotlib and jinja2: install them with pip
 
 
 def check_installed() -> None:
-    """Say what to install, before any work is done."""
+    """Raise if matplotlib or jinja2 is missing; commands call this before any work starts."""
     if any(importlib.util.find_spec(name) is None for name in ("matplotlib", "jinja2")):
         raise ValueError(MISSING)
 
 
 @contextmanager
 def new_figure(
-    height: float, *, rows: int = 1, columns: int = 1, **how: Any
+    height: float, *, rows: int = 1, columns: int = 1, **options: Any
 ) -> "Iterator[tuple[Figure, Any]]":
-    """A figure and its axes in the house's style, whatever the user's own settings are."""
+    """Yield a figure and its axes in this package's style, independent of the user's matplotlib settings.
+
+    height: inches. options: passed to `Figure.subplots`.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -69,16 +69,16 @@ def new_figure(
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(STYLE)
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
-        yield figure, figure.subplots(rows, columns, **how)
+        yield figure, figure.subplots(rows, columns, **options)
 
 
 def set_title(figure: "Figure", title: str) -> None:
-    """A title of the whole figure, at its left edge."""
+    """Set the title of the figure, aligned left."""
     figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold", color=INK)
 
 
 def svg(figure: "Figure") -> bytes:
-    """The figure as SVG, without a date, its title in words as well."""
+    """Return the figure as SVG, without a date and with its title as metadata."""
     out = io.BytesIO()
     title = figure.get_suptitle()
     figure.savefig(out, format="svg", metadata={"Date": None, "Creator": "semicyclic", "Title": title})
@@ -86,7 +86,7 @@ def svg(figure: "Figure") -> bytes:
 
 
 def png(figure: "Figure") -> bytes:
-    """The figure as PNG, sharp enough to be shown on a screen."""
+    """Return the figure as PNG at 200 dpi, with its title as metadata."""
     out = io.BytesIO()
     title = figure.get_suptitle()
     figure.savefig(out, format="png", dpi=200, metadata={"Software": "semicyclic", "Title": title})
@@ -94,7 +94,7 @@ def png(figure: "Figure") -> bytes:
 
 
 def inline(picture: bytes, title: str) -> str:
-    """An SVG to stand in a page: in the page's colours and at its width."""
+    """Return the SVG element for an HTML page, in the page's colours and at its width."""
     text = picture.decode("utf-8")
     text = text[text.index("<svg") :].replace(INK, "currentColor").replace(PAPER, "none")
     head, rest = text.split(">", 1)
@@ -102,13 +102,13 @@ def inline(picture: bytes, title: str) -> str:
     return f'{head} role="img" aria-label="{title}">{rest}'
 
 
-def legend(axes: "Axes", columns: int = 2, **how: Any) -> None:
-    """Below the axes, where it hides nothing."""
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=columns, **how)
+def legend(axes: "Axes", columns: int = 2, **options: Any) -> None:
+    """Put the legend below the axes, where it hides nothing."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=columns, **options)
 
 
 class Picture(NamedTuple):
-    """A figure in both formats, and what is said beneath it."""
+    """A figure in both formats, with its title and caption."""
 
     name: str
     title: str
@@ -118,6 +118,6 @@ class Picture(NamedTuple):
 
 
 def finish_figure(figure: "Figure", name: str, title: str, caption: str) -> Picture:
-    """A figure that is drawn, under its title."""
+    """Set the title of a finished figure and render it in both formats."""
     set_title(figure, title)
     return Picture(name, title, caption, svg(figure), png(figure))

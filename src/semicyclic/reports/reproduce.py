@@ -1,4 +1,4 @@
-"""Report of `reproduce`: page and figures."""
+"""Report of `reproduce`: HTML page and figures."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -53,23 +53,25 @@ LOOKS = {
 
 
 def draw_all(results: Results) -> list[Picture]:
-    """Every figure of the experiment."""
+    """Draw every figure of the experiment."""
     pictures = []
     for name, draw, title, caption in FIGURES:
         pictures.append(draw(results, name, title, caption))
     return pictures
 
 
-def _source(results: Results) -> str:
+def _stand_in_note(results: Results) -> str:
+    """Return a note for titles if the data are synthetic."""
     return " (stand-in data)" if results["data"]["stand_in"] else ""
 
 
 def _finish(figure: "Figure", results: Results, name: str, title: str, caption: str) -> Picture:
-    """The title in the picture says when the data are made up: pictures travel alone."""
-    return finish_figure(figure, name, title + _source(results), caption)._replace(title=title)
+    """Render the figure; its title marks synthetic data, since figures are shared without the report."""
+    return finish_figure(figure, name, title + _stand_in_note(results), caption)._replace(title=title)
 
 
-def _two_blocks(results: Results, name: str, title: str, caption: str) -> Picture:
+def _draw_two_blocks(results: Results, name: str, title: str, caption: str) -> Picture:
+    """Draw the accuracy of the single chain on two test blocks, midnight and noon, during training."""
     settings = results["settings"]
     K, m, labels = settings["cycles"], settings["blocks"], settings["block_labels"]
     days = 1 + (np.arange(K * m) + 1) / m
@@ -85,12 +87,13 @@ def _two_blocks(results: Results, name: str, title: str, caption: str) -> Pictur
         return _finish(figure, results, name, title, caption)
 
 
-def _approaches(results: Results, name: str, title: str, caption: str) -> Picture:
+def _draw_approaches(results: Results, name: str, title: str, caption: str) -> Picture:
+    """Draw the accuracy of the paper's approaches day by day."""
     scores = results["accuracy"]
     with new_figure(3.6) as (figure, axes):
         for k, (key, (colour, dash)) in enumerate(LOOKS.items()):
             mean, std = np.array(scores[key]["mean"]), np.array(scores[key]["std"])
-            # Bars a little apart, or they would hide one another.
+            # Shift the error bars a little, so that they do not hide each other.
             days = 1 + np.arange(len(mean)) + 0.06 * (k - len(LOOKS) / 2)
             axes.errorbar(
                 days, mean, std, color=colour, linestyle=dash, capsize=2, elinewidth=0.9, label=NAMES[key]
@@ -101,21 +104,21 @@ def _approaches(results: Results, name: str, title: str, caption: str) -> Pictur
         return _finish(figure, results, name, title, caption)
 
 
-def _final(results: Results, name: str, title: str, caption: str) -> Picture:
-    """Every approach on the last day, best at the top; averages filled, last iterates open."""
+def _draw_final(results: Results, name: str, title: str, caption: str) -> Picture:
+    """Draw every approach on the last day, best at the top; averages filled, last iterates open."""
     accuracy, loss = results["accuracy"], results["log_loss"]
     order = sorted(accuracy, key=lambda key: accuracy[key]["mean"][-1])
-    last = {"iid", "iid_unskewed", "consensus", "per_component", "pluralistic"}
+    last_iterates = {"iid", "iid_unskewed", "consensus", "per_component", "pluralistic"}
     with new_figure(4.1, columns=2, sharey=True) as (figure, panes):
         for axes, scores, label in zip(panes, (accuracy, loss), ("accuracy", "log loss"), strict=True):
-            for place, key in enumerate(order):
+            for row, key in enumerate(order):
                 colour = GREEN if key.startswith("pluralistic") else BLUE if key.startswith("iid") else None
                 colour = colour or (RED if key.startswith("consensus") else None)
                 colour = colour or (ORANGE if key.startswith("per_component") else BROWN)
-                fill = "none" if key in last else colour
+                fill = "none" if key in last_iterates else colour
                 axes.errorbar(
                     scores[key]["mean"][-1],
-                    place,
+                    row,
                     xerr=scores[key]["std"][-1],
                     fmt="o",
                     color=colour,
@@ -130,24 +133,25 @@ def _final(results: Results, name: str, title: str, caption: str) -> Picture:
         return _finish(figure, results, name, title, caption)
 
 
-def _labels(results: Results, name: str, title: str, caption: str) -> Picture:
+def _draw_labels(results: Results, name: str, title: str, caption: str) -> Picture:
+    """Draw the numbers of positive and negative rows by block, before and after the skew."""
     labels = results["settings"]["block_labels"]
     m = len(labels)
     with new_figure(4.4, rows=2, sharex=True, sharey=True) as (figure, panes):
         for axes, (key, word) in zip(panes, (("raw", "as they are"), ("skewed", "as used")), strict=True):
-            plus, minus = (np.array(results["labels"][key][side]) for side in ("positive", "negative"))
+            positive, negative = (np.array(results["labels"][key][side]) for side in ("positive", "negative"))
             x = np.arange(m)
             if m <= 48:
-                axes.bar(x - 0.2, plus / 1000, 0.4, color=BLUE, label="positive")
-                axes.bar(x + 0.2, minus / 1000, 0.4, color=ORANGE, label="negative")
+                axes.bar(x - 0.2, positive / 1000, 0.4, color=BLUE, label="positive")
+                axes.bar(x + 0.2, negative / 1000, 0.4, color=ORANGE, label="negative")
             else:
-                axes.plot(x, plus / 1000, color=BLUE, linewidth=0.9, label="positive")
-                axes.plot(x, minus / 1000, color=ORANGE, linewidth=0.9, label="negative")
+                axes.plot(x, positive / 1000, color=BLUE, linewidth=0.9, label="positive")
+                axes.plot(x, negative / 1000, color=ORANGE, linewidth=0.9, label="negative")
             axes.set(ylabel="rows, thousands", title=word)
             axes.margins(y=0.16)
             if m <= 12:
-                for i, share in enumerate(plus / np.maximum(plus + minus, 1)):
-                    top = max(plus[i], minus[i]) / 1000
+                for i, share in enumerate(positive / np.maximum(positive + negative, 1)):
+                    top = max(positive[i], negative[i]) / 1000
                     axes.annotate(
                         f"{share:.2f}", (i, top), (0, 3), textcoords="offset points", ha="center", fontsize=8
                     )
@@ -160,15 +164,16 @@ def _labels(results: Results, name: str, title: str, caption: str) -> Picture:
         return _finish(figure, results, name, title, caption)
 
 
-def _granularity(results: Results, name: str, title: str, caption: str) -> Picture:
-    found = results["granularity"]
+def _draw_granularity(results: Results, name: str, title: str, caption: str) -> Picture:
+    """Draw the accuracy against the number of blocks into which the day is divided."""
+    part = results["granularity"]
     looks = {"pluralistic_average": (GREEN, "o"), "per_component_average": (ORANGE, "s")}
     with new_figure(3.1) as (figure, axes):
         for key, (colour, marker) in looks.items():
             axes.errorbar(
-                found["blocks"],
-                found[key]["mean"],
-                found[key]["std"],
+                part["blocks"],
+                part[key]["mean"],
+                part[key]["std"],
                 color=colour,
                 marker=marker,
                 markersize=4,
@@ -177,42 +182,43 @@ def _granularity(results: Results, name: str, title: str, caption: str) -> Pictu
             )
         axes.set_xscale("log")
         axes.minorticks_off()
-        axes.set_xticks(found["blocks"], [f"{m:,}" for m in found["blocks"]])
+        axes.set_xticks(part["blocks"], [f"{m:,}" for m in part["blocks"]])
         axes.set(xlabel="blocks the day is cut into, m", ylabel="accuracy")
-        if found["blocks"][0] == 1:
-            ideal = found["pluralistic_average"]["mean"][0]
+        if part["blocks"][0] == 1:
+            ideal = part["pluralistic_average"]["mean"][0]
             axes.axhline(ideal, color=FAINT, linestyle=":", label="i.i.d. average (m = 1)")
         legend(axes)
-        first, last = found["steps"][0], found["steps"][-1]
+        first, last = part["steps"][0], part["steps"][-1]
         caption += (
             f" A minibatch ends with its block, so the chain makes {first:,} steps at m = "
-            f"{found['blocks'][0]:,} and "
-            f"{last:,} at m = {found['blocks'][-1]:,}: the bound of Theorem 3 depends on that number, not "
+            f"{part['blocks'][0]:,} and "
+            f"{last:,} at m = {part['blocks'][-1]:,}: the bound of Theorem 3 depends on that number, not "
             f"on m. Steps: "
-            f"{found['step_sizes'][0]:g}, and {found['step_sizes'][1]:g} for separate chains."
+            f"{part['step_sizes'][0]:g}, and {part['step_sizes'][1]:g} for separate chains."
         )
         return _finish(figure, results, name, title, caption)
 
 
+# A function that draws a figure from the results, its file name, title and caption.
 Draw = Callable[[Results, str, str, str], Picture]
 FIGURES: tuple[tuple[str, Draw, str, str], ...] = (
     (
         "figure1",
-        _two_blocks,
+        _draw_two_blocks,
         "Figure 1. One chain through the days",
         "Accuracy on the midnight and on the noon test block, after every block of training; the band is one "
         "standard deviation over repetitions. The single chain follows whatever it saw last.",
     ),
     (
         "figure2",
-        _approaches,
+        _draw_approaches,
         "Figure 2. The paper's approaches",
         "Last iterates, as the paper evaluates them; bars are one standard deviation. The paper's own i.i.d. "
         "ideal is both trained and tested on data without skew, the other one on the same data as the rest.",
     ),
     (
         "figure2-final",
-        _final,
+        _draw_final,
         "All approaches on the last day",
         "Filled: averages, as the theorems have them. Open: last iterates. Bars are one standard "
         "deviation over "
@@ -220,13 +226,13 @@ FIGURES: tuple[tuple[str, Draw, str, str], ...] = (
     ),
     (
         "figure3",
-        _labels,
+        _draw_labels,
         "Figure 3. Labels by block",
         "How many rows of each label a block has, and the share of positive ones, before and after the skew.",
     ),
     (
         "figure4",
-        _granularity,
+        _draw_granularity,
         "Cutting the day ever finer",
         "The same data, the day cut into ever more blocks; all rows are divided over the days anew, so the "
         "experiment's own m differs a little from the table. Separate chains see ever less of them each.",
@@ -236,7 +242,7 @@ __all__ = ["FIGURES", "NAMES", "WIDTH", "Picture", "draw_all"]
 
 
 def reproduce_page(results: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
-    """The report of `semicyclic reproduce`."""
+    """Return the HTML report of `semicyclic reproduce`."""
     order = sorted(results["accuracy"], key=lambda key: -results["accuracy"][key]["mean"][-1])
     chain = results["matrices"].get("single_chain", [[0.0]])
     low = min(min(row) for row in chain)

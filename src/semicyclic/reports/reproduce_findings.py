@@ -7,51 +7,54 @@ from semicyclic.types import Results
 
 
 def _last(results: Results, key: str, measure: str = "accuracy") -> float:
+    """Return the mean score of an approach on the last day."""
     return float(results[measure][key]["mean"][-1])
 
 
 def _difference(results: Results, one: str, other: str) -> Mapping[str, Any]:
-    """A paired difference on the last day, its standard error, and whether it stands out."""
-    for each in results["differences"]["accuracy"]:
-        if (each["of"], each["over"]) == (one, other):
-            return dict(each)
+    """Return the entry for the paired difference in accuracy on the last day, `one` minus `other`."""
+    for entry in results["differences"]["accuracy"]:
+        if (entry["of"], entry["over"]) == (one, other):
+            return dict(entry)
     raise KeyError((one, other))
 
 
 def _gap(results: Results, one: str, other: str) -> str:
-    """A difference with its standard error, and whether it stands out."""
-    found = _difference(results, one, other)
-    if found["standard_error"] is None:
-        return f"{found['mean']:+.4f}, of one repetition only"
-    clear = "" if found["clear"] else f", not clear from {_repetitions(results)}"
-    return f"{found['mean']:+.4f} with a standard error of {found['standard_error']:.4f}{clear}"
+    """Return a difference with its standard error in words, and whether it is clear."""
+    difference = _difference(results, one, other)
+    if difference["standard_error"] is None:
+        return f"{difference['mean']:+.4f}, of one repetition only"
+    clear = "" if difference["clear"] else f", not clear from {_repetitions_text(results)}"
+    return f"{difference['mean']:+.4f} with a standard error of {difference['standard_error']:.4f}{clear}"
 
 
 def _verdict(results: Results, one: str, other: str) -> int:
-    """1 or -1 for a difference that stands out, else 0."""
-    found = _difference(results, one, other)
-    return 0 if not found["clear"] else 1 if found["mean"] > 0 else -1
+    """Return the sign of a difference, or 0 if it is not clear."""
+    difference = _difference(results, one, other)
+    return 0 if not difference["clear"] else 1 if difference["mean"] > 0 else -1
 
 
-def _repetitions(results: Results) -> str:
+def _repetitions_text(results: Results) -> str:
+    """Return the number of repetitions in words."""
     count = results["settings"]["repetitions"]
     return f"{count} repetition{'s' if count != 1 else ''}"
 
 
 def reading(results: Results) -> list[tuple[str, str]]:
-    """Headed paragraphs, in the order of the questions people ask."""
-    found = [
-        _consensus(results),
-        _pluralistic(results),
-        _average(results),
-        _hour(results),
-        _separate(results),
+    """Return (heading, paragraph) pairs; each heading is a question that readers ask."""
+    paragraphs = [
+        _consensus_paragraph(results),
+        _pluralistic_paragraph(results),
+        _average_paragraph(results),
+        _hour_feature_paragraph(results),
+        _separate_paragraph(results),
     ]
-    found.append(("What these figures do not say", _limits(results)))
-    return found
+    paragraphs.append(("What these figures do not say", _limits_text(results)))
+    return paragraphs
 
 
-def _consensus(results: Results) -> tuple[str, str]:
+def _consensus_paragraph(results: Results) -> tuple[str, str]:
+    """Compare the single chain on cyclic data with that on shuffled data."""
     last, mean = _last(results, "consensus"), _last(results, "consensus_average")
     ideal, ideal_mean = _last(results, "iid"), _last(results, "iid_average")
     text = (
@@ -62,7 +65,9 @@ def _consensus(results: Results) -> tuple[str, str]:
         f"reach {mean:.4f} and {ideal_mean:.4f}. "
     )
     if _verdict(results, "iid", "consensus") <= 0:
-        text += f"{_repetitions(results).capitalize()} of these data show no clear deficit of the consensus."
+        text += (
+            f"{_repetitions_text(results).capitalize()} of these data show no clear deficit of the consensus."
+        )
     elif ideal_mean - mean < 0.5 * (ideal - last):
         text += (
             "So here the deficit of the consensus is mostly an effect of the last iterate, which leans "
@@ -74,7 +79,8 @@ def _consensus(results: Results) -> tuple[str, str]:
     return "Does the rhythm hurt one model?", text
 
 
-def _pluralistic(results: Results) -> tuple[str, str]:
+def _pluralistic_paragraph(results: Results) -> tuple[str, str]:
+    """Compare the pluralistic models with consensus and the i.i.d. ideal."""
     text = (
         f"A model for each block, from the same chain: pluralistic over consensus "
         f"{_gap(results, 'pluralistic', 'consensus')}; over the i.i.d. ideal "
@@ -87,7 +93,8 @@ def _pluralistic(results: Results) -> tuple[str, str]:
     return "Does one model for each block help?", text
 
 
-def _average(results: Results) -> tuple[str, str]:
+def _average_paragraph(results: Results) -> tuple[str, str]:
+    """Compare the pluralistic average with the last iterate."""
     text = f"Pluralistic average over last iterate: {_gap(results, 'pluralistic_average', 'pluralistic')}. "
     if _verdict(results, "pluralistic_average", "pluralistic") < 0:
         text += (
@@ -99,29 +106,30 @@ def _average(results: Results) -> tuple[str, str]:
     if len(tried) == 1:
         text += "Averages want larger steps than last iterates; --step-size .5 1 2 4 gives each its best."
     else:
-        edge = [
+        at_grid_end = [
             key
             for key in ("pluralistic", "pluralistic_average")
             if results["step_sizes"][key][0] in (min(tried), max(tried))
         ]
         text += f"Each has the best of the steps {', '.join(f'{size:g}' for size in tried)}."
-        if edge:
+        if at_grid_end:
             text += " Some best ones lie at an end of that list: a wider one may do better."
     return "Average or last iterate?", text
 
 
-def _hour(results: Results) -> tuple[str, str]:
+def _hour_feature_paragraph(results: Results) -> tuple[str, str]:
+    """Compare the pluralistic average with one model that has the block as a feature."""
     base = _last(results, "iid_average")
-    hour, plural = _last(results, "hour_feature"), _last(results, "pluralistic_average")
+    hour, pluralistic = _last(results, "hour_feature"), _last(results, "pluralistic_average")
     text = (
         "An ordinary chain with the block as a feature learns how many rows of each block are positive, and "
-        f"nothing else about the hour. It reaches {hour:.4f}, the pluralistic average {plural:.4f}, the "
+        f"nothing else about the hour. It reaches {hour:.4f}, the pluralistic average {pluralistic:.4f}, the "
         f"i.i.d. "
         f"average, which does not know the hour, {base:.4f}. "
     )
     gains = _verdict(results, "pluralistic_average", "iid_average") > 0
     if gains and results["settings"]["blocks"] > 1:
-        share = max((hour - base) / (plural - base), 0)
+        share = max((hour - base) / (pluralistic - base), 0)
         if share < 1:
             text += f"So {share:.0%} of the gain is knowing the block's share of positives. "
         else:
@@ -139,16 +147,17 @@ def _hour(results: Results) -> tuple[str, str]:
     return "And why not just add the hour as a feature?", text
 
 
-def _separate(results: Results) -> tuple[str, str]:
-    grains = results["granularity"]
-    first, last = grains["blocks"][0], grains["blocks"][-1]
-    plural, own = grains["pluralistic_average"]["mean"], grains["per_component_average"]["mean"]
+def _separate_paragraph(results: Results) -> tuple[str, str]:
+    """Compare the pluralistic average with separate chains and hedges."""
+    granularity = results["granularity"]
+    first, last = granularity["blocks"][0], granularity["blocks"][-1]
+    pluralistic = granularity["pluralistic_average"]["mean"]
+    separate = granularity["per_component_average"]["mean"]
     text = (
         f"Pluralistic average over per-component average: "
         f"{_gap(results, 'pluralistic_average', 'per_component_average')}. From {first} to {last:,} "
-        f"blocks the pluralistic "
-        f"average goes from {plural[0]:.4f} to {plural[-1]:.4f}, separate chains from {own[0]:.4f} to "
-        f"{own[-1]:.4f}: each "
+        f"blocks the pluralistic average goes from {pluralistic[0]:.4f} to {pluralistic[-1]:.4f}, "
+        f"separate chains from {separate[0]:.4f} to {separate[-1]:.4f}: each "
         "of them learns from its own block only (and a minibatch ends with its block, so finer blocks "
         "make more steps). A hedge between the two needs no choice: AdaHedge "
         f"{_last(results, 'hedged_adahedge'):.4f}, Prod {_last(results, 'hedged_prod'):.4f}. Prod needs a "
@@ -160,7 +169,8 @@ def _separate(results: Results) -> tuple[str, str]:
     return "Or a chain for each block?", text
 
 
-def _limits(results: Results) -> str:
+def _limits_text(results: Results) -> str:
+    """Return the limitations of the experiment."""
     parts = []
     if results["data"]["stand_in"]:
         parts.append(

@@ -13,7 +13,7 @@ from semicyclic.types import ReportProgress, Results
 
 @contextmanager
 def progress(console: Console) -> Iterator[ReportProgress]:
-    """A bar on a terminal, silence in a pipe: told how much is done, and of what."""
+    """Yield a callback that updates a progress bar; without a terminal it does nothing."""
     if not console.is_terminal:
         yield lambda _, __: None
         return
@@ -21,24 +21,24 @@ def progress(console: Console) -> Iterator[ReportProgress]:
 
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f} %")
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        # What has not begun, or comes from a pipe, is of unknown length.
+        # The total is unknown before the first progress report, and for input from a pipe.
         task = bar.add_task("starting", total=None)
 
-        def tell(done: float, what: str) -> None:
-            # A new stage is shown at once, however short it is.
-            new = what != bar.tasks[0].description
-            total = 1.0 if done > 0 else None
-            bar.update(task, total=total, completed=done, description=what, refresh=new)
+        def report_progress(share: float, stage: str) -> None:
+            # A new stage is shown immediately, however short it is.
+            is_new_stage = stage != bar.tasks[0].description
+            total = 1.0 if share > 0 else None
+            bar.update(task, total=total, completed=share, description=stage, refresh=is_new_stage)
 
-        yield tell
+        yield report_progress
 
 
 def reproduction(results: Results) -> Table:
-    """Every approach, the best first."""
+    """Return a table of all approaches of `reproduce`, best first."""
     accuracy, loss = results["accuracy"], results["log_loss"]
-    what = "stand-in data" if results["data"]["stand_in"] else "the file's data"
+    data = "stand-in data" if results["data"]["stand_in"] else "the file's data"
     count = results["settings"]["repetitions"]
-    table = Table(title=f"Accuracy and log loss, {what}, mean of {count} repetition(s)")
+    table = Table(title=f"Accuracy and log loss, {data}, mean of {count} repetition(s)")
     table.add_column("approach", no_wrap=True)
     for head in ("day 1", "last day", "sd", "log loss", "step"):
         table.add_column(head, justify="right", no_wrap=True)
@@ -52,7 +52,7 @@ def reproduction(results: Results) -> Table:
 
 
 def hardness(results: Results) -> Table:
-    """The excess of every method as blocks grow longer."""
+    """Return a table of every method's excess against the number of steps per block."""
     against, cycles = results["lipschitz_against_steps"], results["settings"]["cycles"]
     table = Table(title=f"Excess over the best single model, Lipschitz instance, K = {cycles}")
     table.add_column("method")
@@ -64,18 +64,18 @@ def hardness(results: Results) -> Table:
 
 
 def bounds(title: str, lines: list[tuple[str, Any, str]]) -> Table:
-    """Quantities as the paper states them and as corrected, and when they hold."""
+    """Return a table of bounds, as stated and as corrected, with the conditions under which they hold."""
     table = Table("quantity", title=title, title_justify="left")
     table.add_column("paper", justify="right", no_wrap=True)
     table.add_column("corrected", justify="right", no_wrap=True)
     table.add_column("holds")
     for name, bound, holds in lines:
-        table.add_row(name, _figure(bound.paper), _figure(bound.corrected), holds)
+        table.add_row(name, _format_number(bound.paper), _format_number(bound.corrected), holds)
     return table
 
 
-def _figure(value: float) -> str:
-    """A number for people; a dash where there is none."""
+def _format_number(value: float) -> str:
+    """Return a number for display, or a dash for NaN."""
     if value != value:
         return "-"
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"

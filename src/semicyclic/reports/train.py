@@ -21,6 +21,7 @@ from semicyclic.reports.format import (
 from semicyclic.tables.labels import class_name
 from semicyclic.types import Results
 
+# Titles of the loss table by what is scored: the chain, the chain of a saved model, or `chosen["by"]`.
 TITLES = {
     "trained": "Progressive loss of the chain",
     "model": "Progressive loss of its chain",
@@ -29,44 +30,45 @@ TITLES = {
 }
 
 
-def _most(chosen: Results) -> str:
-    """The candidates that weigh most over all blocks."""
+def _top_candidates(chosen: Results) -> str:
+    """Return the names of the three candidates with the most weight over all blocks, weighted by rows."""
     total: dict[str, float] = {}
     for block in chosen["blocks"].values():
-        for each in block["candidates"]:
-            total[each["name"]] = total.get(each["name"], 0.0) + each["weight"] * block["rows"]
+        for candidate in block["candidates"]:
+            name = candidate["name"]
+            total[name] = total.get(name, 0.0) + candidate["weight"] * block["rows"]
     return "; ".join(sorted(total, key=lambda name: -total[name])[:3])
 
 
 @contextmanager
 def progress(console: Console) -> Iterator[Callable[["training.train_files.TrainProgress"], None]]:
-    """Rows a second, progressive loss and the block that the stream is in."""
-    with terminal.progress(console) as tell:
+    """Yield a callback that shows rows per second, progressive loss and the current block."""
+    with terminal.progress(console) as report_progress:
 
-        def news(now: "training.train_files.TrainProgress") -> None:
+        def show(now: "training.train_files.TrainProgress") -> None:
             words = [now.what]
             if now.rows:
                 words = [f"{now.rows:,} rows", f"{now.rows / max(now.seconds, 1e-9):,.0f}/s"]
                 if isfinite(now.loss):
                     words.append(f"loss {now.loss:.4f}")
                 words.append(f"block {now.block}" if now.block else now.what)
-            tell(now.share, "  ".join(words))
+            report_progress(now.share, "  ".join(words))
 
-        yield news
+        yield show
 
 
 def print_results(console: Console, results: Results, out: Path, seconds: float) -> None:
-    """What a run has done, and what was decided for the user."""
-    job, rows, memory = results["job"], results["rows"], results["memory"]
-    zone = job["zone"]
-    kinds: dict[str, list[str]] = {}
-    for name, kind in results["columns"]["kinds"].items():
-        kinds.setdefault(kind, []).append(name)
-    for name, why in results["columns"]["ignored"].items():
-        kinds.setdefault(f"left out ({why})", []).append(name)
+    """Print the losses by block, the settings chosen automatically, the row counts and the speed."""
+    config, rows, memory = results["job"], results["rows"], results["memory"]
+    zone = config["zone"]
+    columns_by_type: dict[str, list[str]] = {}
+    for name, column_type in results["columns"]["kinds"].items():
+        columns_by_type.setdefault(column_type, []).append(name)
+    for name, reason in results["columns"]["ignored"].items():
+        columns_by_type.setdefault(f"left out ({reason})", []).append(name)
 
-    def say(text: str) -> None:
-        # Names of columns may look like markup.
+    def print_line(text: str) -> None:
+        # Column names may look like markup, so markup is off.
         console.print(text, highlight=False, soft_wrap=True, markup=False)
 
     table = Table(title=TITLES["trained" if results["chosen"] is None else results["chosen"]["by"]])
@@ -75,39 +77,41 @@ def print_results(console: Console, results: Results, out: Path, seconds: float)
         table.add_column(head, justify="right", no_wrap=True)
     add_loss_rows(table, results["blocks"], results["progressive"])
     console.print(table)
-    when = "when it came, by what was known then" if job["label_delay"] else "before it was learnt from"
+    scored = "when it came, by what was known then" if config["label_delay"] else "before it was learnt from"
     if results["chosen"] is None:
-        say(
-            f"loss: {results['loss']}, every row scored {when}. It is that of the chain while it learns, "
-            f"which follows the last rows; the model that is saved is its {job['read_out']}"
+        print_line(
+            f"loss: {results['loss']}, every row scored {scored}. It is that of the chain while it learns, "
+            f"which follows the last rows; the model that is saved is its {config['read_out']}"
         )
     else:
-        say(
-            f"loss: {results['loss']}, every row scored {when}. The model that is saved mixes "
+        print_line(
+            f"loss: {results['loss']}, every row scored {scored}. The model that is saved mixes "
             f"{results['chosen']['candidates']} candidates, in each block by what they lost there and "
-            f"lately: most weight has now {_most(results['chosen'])}"
+            f"lately: most weight has now {_top_candidates(results['chosen'])}"
         )
-    for kind in sorted(kinds):
-        say(f"{kind}: {', '.join(kinds[kind])}")
+    for column_type in sorted(columns_by_type):
+        print_line(f"{column_type}: {', '.join(columns_by_type[column_type])}")
     if results["classes"]:
-        say(f"classes: {', '.join(class_name(each) for each in results['classes'])}")
+        print_line(f"classes: {', '.join(class_name(value) for value in results['classes'])}")
     when = results["columns"]["when"]
-    say(f"times: {' and '.join(when['columns'])}, {format_time_form(when)}; {format_span(results, zone)}")
+    print_line(
+        f"times: {' and '.join(when['columns'])}, {format_time_form(when)}; {format_span(results, zone)}"
+    )
     size = memory["bytes"] / 1e6
-    say(
+    print_line(
         f"memory up to {size:,.0f} MB: room for {memory['columns']:,} columns, "
         f"{memory['record_bytes'] / 1e6:,.0f} MB "
         "of visits kept, "
         f"up to {memory['waiting_bytes'] / 1e6:,.0f} MB of rows that wait"
     )
-    say(format_row_counts(rows))
+    print_line(format_row_counts(rows))
     for example in results["refused_examples"]:
-        say(f"  refused: {example}")
+        print_line(f"  refused: {example}")
     if rows["late_dropped"] or rows["late_kept"]:
         late = rows["late_dropped"] + rows["late_kept"]
-        say(
+        print_line(
             f"late rows: {late:,}, the latest by {format_duration(results['latest_by'])}: "
             "a --lateness of that would take them in at their place"
         )
     speed = rows["used"] / max(seconds, 1e-9)
-    say(f"{seconds:.1f} s, {speed:,.0f} rows/s. Look at it: semicyclic inspect {out}")
+    print_line(f"{seconds:.1f} s, {speed:,.0f} rows/s. Look at it: semicyclic inspect {out}")

@@ -17,7 +17,7 @@ WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def build(period: int, blocks: int | None, edges: Edges | None) -> Blocks:
-    """The starts of blocks, in microseconds into the period, and their labels."""
+    """Return the starts of blocks, in microseconds into the period, and their labels."""
     if period <= 0:
         raise ValueError("the period must be positive")
     if (blocks is None) == (edges is None):
@@ -62,7 +62,7 @@ def _from_pairs(period: int, pairs: list[Any], labels: tuple[str, ...] | None) -
 
 
 def _offset(edge: Edge, period: int) -> int:
-    """An edge as microseconds into the period: hours, a timedelta, "06:30" or "Sat 08:00"."""
+    """Convert an edge (hours, a timedelta, "06:30" or "Sat 08:00") to microseconds into the period."""
     if isinstance(edge, timedelta):
         ticks = to_microseconds(edge)
     elif isinstance(edge, str):
@@ -103,7 +103,7 @@ def _label(ticks: int, period: int) -> str:
 
 
 def _labels(starts: list[int], period: int) -> tuple[str, ...]:
-    """Each block named by its start and end."""
+    """Label each block by its start and end."""
     order = sorted(starts)
     following = dict(zip(order, [*order[1:], order[0] or period], strict=True))
     return tuple(f"{_label(start, period)}-{_label(following[start], period)}" for start in starts)

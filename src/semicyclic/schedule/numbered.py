@@ -9,7 +9,7 @@ from semicyclic.schedule.schedule import Schedule
 
 @dataclass(frozen=True)
 class Numbered:
-    """Blocks without times: `blocks` of them, numbered from 0. Rows say which block they are in."""
+    """Schedule without times: `blocks` blocks, numbered from 0. Rows state their block."""
 
     blocks: int
 
@@ -20,11 +20,11 @@ class Numbered:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What blocks are called: their numbers."""
+        """Names of the blocks: their numbers."""
         return tuple(str(block) for block in range(self.blocks))
 
     def to_json(self) -> int:
-        """A value for `json.dumps`: the number of blocks."""
+        """Return a JSON value: the number of blocks."""
         return self.blocks
 
 
@@ -32,5 +32,5 @@ AnySchedule = Schedule | Numbered
 
 
 def as_schedule(schedule: AnySchedule | int) -> AnySchedule:
-    """A schedule as given; a whole number m stands for `Numbered(m)`."""
+    """Return a schedule; an int m becomes `Numbered(m)`."""
     return schedule if isinstance(schedule, Schedule | Numbered) else Numbered(schedule)

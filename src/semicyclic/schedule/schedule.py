@@ -1,7 +1,7 @@
 """`Schedule`: a period of wall time cut into blocks, and the (cycle, block) of a time.
 
 `locate` gives (cycle, block). Blocks are periodic in local wall time, start inclusive and
-end exclusive; the cycle is the local date, week or period index (SPEC A4). So a
+end exclusive; the cycle is the local date, week or period index (docs/math.md#time). So a
 repeated hour may visit a block twice in one cycle, and a skipped hour not at all.
 """
 
@@ -25,7 +25,7 @@ MANY = 1 << 16
 
 
 class Located(NamedTuple):
-    """Where moments fall: the cycle (counted from 1970) and the block (0-based)."""
+    """Position of times in a schedule: cycle (counted from 1970) and block (from 0)."""
 
     cycle: Array
     block: Array
@@ -33,11 +33,14 @@ class Located(NamedTuple):
 
 @dataclass(frozen=True)
 class Schedule:
-    """A period of wall time cut into blocks that neither overlap nor leave a gap.
+    """A period of wall time cut into blocks without overlaps or gaps.
 
-    Made by `daily`, `weekly` or `every`. `starts` are the blocks' beginnings within the
-    period, in microseconds and in the order in which blocks are numbered; a block ends where
-    the next in time begins, and the last in time may reach across the period's end.
+    Create one with `daily`, `weekly` or `every`.
+
+    period: length in microseconds. labels: names of the blocks. zone: IANA time zone.
+    starts: start of each block within the period, in microseconds, in block order. A block ends where the
+        next one begins; the last one may extend across the end of the period.
+    origin: wall time at which cycle 0 begins, in microseconds since 1970.
     """
 
     period: int
@@ -59,12 +62,28 @@ class Schedule:
 
     @staticmethod
     def daily(blocks: int | None = None, *, edges: Edges | None = None, zone: str = "UTC") -> "Schedule":
-        """Blocks of the day. `edges`: starts (6, "13:30"), pairs, or {label: (start, end)}."""
+        """Cut the day into blocks.
+
+        Parameters
+        ----------
+        blocks : int, optional
+            Number of equal blocks, from midnight.
+        edges : sequence or mapping, optional
+            Instead of `blocks`: start times (6, "13:30"), (start, end) pairs, or {label: (start, end)}.
+        zone : str
+            IANA time zone, such as "America/New_York".
+
+        Examples
+        --------
+        >>> import semicyclic as sc
+        >>> sc.Schedule.daily(edges=[6, "13:30", 22], zone="Europe/Paris").labels
+        ('06:00-13:30', '13:30-22:00', '22:00-06:00')
+        """
         return Schedule(DAY, *build(DAY, blocks, edges), zone)
 
     @staticmethod
     def weekly(blocks: int | None = None, *, edges: Edges | None = None, zone: str = "UTC") -> "Schedule":
-        """Blocks of the week, which begins on Monday; edges such as "Sat 08:00"."""
+        """Cut the week, which begins on Monday, into blocks; edges are such as "Sat 08:00". See `daily`."""
         return Schedule(7 * DAY, *build(7 * DAY, blocks, edges), zone, MONDAY)
 
     @staticmethod
@@ -76,7 +95,7 @@ class Schedule:
         zone: str = "UTC",
         origin: datetime | None = None,
     ) -> "Schedule":
-        """Blocks of any period (a timedelta or seconds), counted from the wall time `origin`."""
+        """Cut any period (a timedelta, or seconds) into blocks, counting periods from wall time `origin`."""
         ticks = to_microseconds(period if isinstance(period, timedelta) else timedelta(seconds=period))
         start = (
             0 if origin is None else to_microseconds(origin.replace(tzinfo=None) - EPOCH.replace(tzinfo=None))
@@ -96,18 +115,28 @@ class Schedule:
         ambiguous: str = "earlier",
         missing: str = "shift",
     ) -> Located:
-        """(cycle, block) of each moment.
+        """Return (cycle, block) of each time.
 
-        when: aware datetimes or epoch seconds, which are instants; or naive datetimes or
-            `datetime64`, which need `zone`, the zone they were written in.
-        ambiguous: a naive hour that happened twice is the "earlier" (or "later") one.
-        missing: a naive hour that was skipped is moved forward by the gap ("shift").
-        Either may be "raise".
+        Parameters
+        ----------
+        when : sequence of times
+            Aware datetimes or epoch seconds; or naive datetimes or `datetime64`, which need `zone`.
+        zone : str, optional
+            Time zone of naive times.
+        ambiguous : {"earlier", "later", "raise"}
+            Rule for a naive time that occurs twice when clocks are set back.
+        missing : {"shift", "raise"}
+            Rule for a naive time that is skipped when clocks are set forward: "shift" moves it forward by the
+            gap.
+
+        Returns
+        -------
+        Located
         """
         return self.place(instants(when, zone=zone, ambiguous=ambiguous, missing=missing))
 
     def place(self, ticks: Array) -> Located:
-        """`locate` for instants in microseconds since 1970 UTC."""
+        """`locate` for times in microseconds since 1970 UTC."""
         order = np.argsort(self.starts)
         starts, owner = np.array(self.starts)[order], order
         if starts[0] != 0:
@@ -122,10 +151,10 @@ class Schedule:
         return Located(cycle, owner[np.searchsorted(starts, rest, side="right") - 1].astype(np.int64))
 
     def membership(self, when: object, *, width: timedelta, **naive: Any) -> Array:
-        """[rows, m] soft membership: the share of a window around `when` spent in each block.
+        """[rows, m] soft membership: the share of a window around each time that falls into each block.
 
-        The window is `width` of wall time with the moment in its middle (SPEC G). Its rows
-        are distributions over blocks, as `Pluralistic.predict(membership=...)` takes them.
+        The window is `width` of wall time, centred on the time. The result is a distribution over blocks per
+        row, as `Pluralistic.predict(membership=...)` accepts it (docs/math.md#soft-membership).
         """
         window = to_microseconds(width)
         if not window > 0:
@@ -135,7 +164,7 @@ class Schedule:
         return np.asarray((self._time_per_block(low + window) - self._time_per_block(low)) / window)
 
     def _time_per_block(self, wall: Array) -> Array:
-        """[rows, m] time spent in each block from the origin until `wall`."""
+        """[rows, m] time spent in each block from the origin to `wall`."""
         turns, rest = np.divmod(wall[:, None], self.period)
         order = np.argsort(self.starts)
         begin = np.array(self.starts)
@@ -153,7 +182,7 @@ class Schedule:
         return rest == 0 and self.starts == tuple(range(0, self.period, width))
 
     def nest(self, coarser: "Schedule") -> Array:
-        """[m] the coarser schedule's block that holds each of this one's blocks."""
+        """[m] the block of a coarser schedule that contains each block of this one."""
         same = (self.period, self.origin, self.zone) == (coarser.period, coarser.origin, coarser.zone)
         if not same or not set(coarser.starts) <= set(self.starts):
             raise ValueError(
@@ -165,7 +194,7 @@ class Schedule:
         return np.asarray(order[index])
 
     def to_json(self) -> dict[str, Any]:
-        """A value for `json.dumps`, which `from_json` reads back."""
+        """Return a JSON value that `from_json` reads back."""
         return {
             "period": self.period,
             "starts": list(self.starts),
@@ -176,7 +205,7 @@ class Schedule:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "Schedule":
-        """The schedule that `to_json` wrote."""
+        """Read the result of `to_json`."""
         try:
             return Schedule(
                 period=int(value["period"]),

@@ -13,7 +13,7 @@ from semicyclic.types import Array
 def instants(
     when: object, *, zone: str | None = None, ambiguous: str = "earlier", missing: str = "shift"
 ) -> Array:
-    """Microseconds since 1970 UTC of aware, epoch or (with `zone`) naive times."""
+    """Convert aware, epoch or (with `zone`) naive times to microseconds since 1970 UTC."""
     ticks, naive = _ticks(when)
     if not naive:
         return ticks
@@ -27,7 +27,7 @@ def instants(
 
 
 def _ticks(when: Any) -> tuple[Array, bool]:
-    """Microseconds since 1970, and whether they are readings of a clock of unknown zone."""
+    """Microseconds since 1970, and whether the times are naive."""
     zoned = _from_zoned_column(when)
     if zoned is not None:
         return zoned.astype("datetime64[us]").astype(np.int64), False
@@ -55,7 +55,7 @@ def _ticks(when: Any) -> tuple[Array, bool]:
 
 
 def _from_zoned_column(when: Any) -> Array | None:
-    """The instants of a pandas or Polars column that knows its zone: both keep UTC inside."""
+    """UTC times of a pandas or Polars column with a time zone; None for other columns."""
     dtype = getattr(when, "dtype", None)
     if getattr(dtype, "tz", None) is not None:
         found = when.to_numpy(dtype="datetime64[us]")
@@ -88,5 +88,5 @@ def _from_datetimes(when: Iterable[datetime]) -> tuple[Array, bool]:
 
 
 def to_microseconds(length: timedelta) -> int:
-    """A length of time in microseconds."""
+    """Convert a timedelta to microseconds."""
     return length // timedelta(microseconds=1)

@@ -24,7 +24,7 @@ STRIDE = timedelta(hours=12)
 
 
 class OffsetChanges(NamedTuple):
-    """`offset[k]` is what the wall clock is ahead of UTC, in ticks, from `at[k]` on."""
+    """Offset of the wall clock from UTC, in microseconds: `offset[k]` from `at[k]` on."""
 
     at: Array
     offset: Array
@@ -32,7 +32,7 @@ class OffsetChanges(NamedTuple):
 
 @lru_cache(maxsize=512)
 def zone_info(zone: str) -> ZoneInfo:
-    """The zone called `zone`, or a sentence saying that there is none."""
+    """Return the time zone with this name; raise ValueError if there is none."""
     try:
         return ZoneInfo(zone)
     except (KeyError, ValueError, OSError, TypeError):
@@ -48,7 +48,7 @@ def _offset(info: ZoneInfo, instant: datetime) -> int:
 
 
 def _bisect(info: ZoneInfo, low: datetime, high: datetime) -> datetime:
-    """The first second at which the offset is that of `high`."""
+    """Return the first second at which the offset is that of `high`."""
     before = _offset(info, low)
     while high - low > timedelta(seconds=1):
         middle = low + timedelta(seconds=(high - low) // timedelta(seconds=2))
@@ -58,7 +58,7 @@ def _bisect(info: ZoneInfo, low: datetime, high: datetime) -> datetime:
 
 @lru_cache(maxsize=4096)
 def _year(zone: str, year: int) -> tuple[tuple[int, int], ...]:
-    """The changes of one UTC year, its first offset included, as (tick, offset)."""
+    """Return the offset changes of one UTC year, its first offset included, as (tick, offset)."""
     info = zone_info(zone)
     low = datetime(year, 1, 1, tzinfo=UTC)
     found = [(low, _offset(info, low))]
@@ -73,7 +73,7 @@ def _year(zone: str, year: int) -> tuple[tuple[int, int], ...]:
 
 
 def changes(zone: str, first: int, last: int) -> OffsetChanges:
-    """Every change of the zone's clock that instants from `first` to `last` need."""
+    """Return the offset changes needed for times from `first` to `last`."""
     if first < EARLIEST or last > LATEST:
         bad = first if first < EARLIEST else last
         raise ValueError(f"time {bad} (microseconds since 1970) lies outside the years 2 to 9996")
@@ -85,7 +85,7 @@ def changes(zone: str, first: int, last: int) -> OffsetChanges:
 
 
 def to_wall(zone: str, instants: Array) -> Array:
-    """What the zone's clock shows at each instant."""
+    """Convert UTC times to wall time."""
     if len(instants) == 0 or zone == "UTC":
         return instants
     table = changes(zone, int(instants.min()), int(instants.max()))
@@ -93,7 +93,7 @@ def to_wall(zone: str, instants: Array) -> Array:
 
 
 class WallInstants(NamedTuple):
-    """Instants read off a wall clock, and which of its readings were not plain."""
+    """UTC times of wall times, and which wall times were ambiguous or missing."""
 
     ticks: Array
     ambiguous: Array
@@ -101,10 +101,10 @@ class WallInstants(NamedTuple):
 
 
 def from_wall(zone: str, wall: Array, *, ambiguous: str, missing: str) -> WallInstants:
-    """The instants at which the zone's clock showed these times.
+    """Convert wall times to UTC.
 
-    An hour shown twice is taken as the `earlier` or `later` one; an hour that was skipped is
-    shifted forward by the length of the gap (`shift`); `raise` refuses either.
+    An hour that occurs twice is taken as the `earlier` or `later` one. An hour that was skipped is shifted
+    forward by the length of the gap (`shift`). `raise` raises for either.
     """
     if ambiguous not in ("earlier", "later", "raise"):
         raise ValueError(f"ambiguous={ambiguous!r}: choose 'earlier', 'later' or 'raise'")

@@ -9,7 +9,7 @@ from semicyclic.types import Array
 
 
 class Visits(NamedTuple):
-    """Runs of consecutive rows with equal (cycle, block): run v is rows start[v]:start[v+1]."""
+    """Visits: visit v is rows start[v]:start[v+1], all with the same cycle[v] and block[v]."""
 
     start: Array
     cycle: Array

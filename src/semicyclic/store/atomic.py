@@ -13,42 +13,42 @@ from semicyclic.types import Array
 
 @contextmanager
 def atomic_path(target: Path) -> Iterator[Path]:
-    """A name to write a file under; in the end, in one step, it is put in its place, or else removed."""
+    """Atomic write: yields a temporary path, renamed over `target` on success and removed on failure."""
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target}: there is no folder {target.parent} to save it in")
-    # Beside the target, so that putting it in its place cannot be half done.
-    name = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
+        raise FileNotFoundError(f"{target}: the folder {target.parent} does not exist: create it first")
+    # In the same folder as the target, so that the rename is atomic.
+    temporary = target.parent / f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}"
     try:
-        yield name
-        with open(name, "rb+") as written:
+        yield temporary
+        with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
-        os.replace(name, target)
+        os.replace(temporary, target)
     except BaseException:
-        name.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_dir(target.parent)
 
 
 def write_tensors(target: Path, tensors: dict[str, Array], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, whole or not at all."""
+    """Write a safetensors file atomically."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    with atomic_path(target) as name:
-        name.touch()
-        mode = name.stat().st_mode
+    with atomic_path(target) as temporary:
+        temporary.touch()
+        mode = temporary.stat().st_mode
         try:
-            save_file(tensors, name, metadata=metadata)
+            save_file(tensors, temporary, metadata=metadata)
         except SafetensorError as error:
-            raise OSError(f"{target}: it cannot be written: {error}") from None
-        # Its own choice is a file that only its owner may read.
-        name.chmod(mode)
+            raise OSError(f"{target}: the file cannot be written: {error}") from None
+        # safetensors creates files that only the owner may read.
+        temporary.chmod(mode)
 
 
 def lock(path: Path) -> IO[str] | None:
-    """An open file that nobody else can lock until it is closed; None if somebody has.
+    """Lock a file; returns the open file, or None if another process holds the lock.
 
-    The system lets go of it when a process dies.
+    Closing the file releases the lock, and so does the operating system when the process ends.
     """
     file = open(path, "a", encoding="utf-8")  # noqa: SIM115
     try:
@@ -60,13 +60,13 @@ def lock(path: Path) -> IO[str] | None:
 
 
 def write_text(target: Path, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    with atomic_path(target) as name:
-        name.write_text(text, encoding="utf-8", newline="")
+    """Write a UTF-8 text file atomically."""
+    with atomic_path(target) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="")
 
 
 def sync_dir(folder: Path) -> None:
-    """Make sure that a new name outlives a power cut, where the system can do that."""
+    """Flush a folder to disk, so that a rename survives a power failure; ignored if unsupported."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:
@@ -80,6 +80,6 @@ def sync_dir(folder: Path) -> None:
 
 
 def remove_partial_files(target: Path) -> None:
-    """Remove what a killed process has left half written beside a file."""
-    for left in target.parent.glob(f".{target.name}.*"):
-        left.unlink(missing_ok=True)
+    """Remove temporary files that a killed process left next to a file."""
+    for leftover in target.parent.glob(f".{target.name}.*"):
+        leftover.unlink(missing_ok=True)

@@ -1,8 +1,9 @@
 """Model files: safetensors with a JSON header.
 
-The tensors are those of `DeltaWeights`: kind, first, column, value, dense. The metadata is one JSON text:
-the format's version, what the model is beside its weights, and digests: of that, of the tables,
-and of each key frame with what builds on it. So a block can be read and checked without the rest.
+The tensors are those of `DeltaWeights`: kind, first, column, value, dense. The metadata is one JSON string:
+the format version, a description of the model without its weights, and SHA-256 digests of this description,
+of the tables `kind` and `first`, and of each key frame with the blocks that build on it. A single block can
+therefore be read and verified without reading the others.
 """
 
 import hashlib
@@ -25,52 +26,99 @@ from semicyclic.schedule.schedule import Schedule
 from semicyclic.store.atomic import write_tensors
 from semicyclic.types import Array
 
-# One key only: safetensors writes several in no particular order.
+# Metadata key and format version. There is one key only: safetensors does not fix the order of several.
 KEY, VERSION = "semicyclic", 1
 PRECISIONS = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
-NAMES = ("kind", "first", "column", "value", "dense")
+TENSOR_NAMES = ("kind", "first", "column", "value", "dense")
 
 
 class Unreadable(ValueError):
-    """A file that does not hold a model this version can read."""
+    """Raised by `load` for a file that is damaged or is not a model of a supported version.
+
+    Reading a damaged or incompatible checkpoint raises it too.
+    """
 
 
 class _NoBlock(IndexError):
-    """The file is fine, the block asked for is not in it."""
+    """The file is valid but does not contain the requested block."""
 
 
 def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLike | None = None) -> None:
-    """Write a model to one file, whole or not at all.
+    """Write a model to a safetensors file atomically.
 
-    dtype: float32 or float16; unless given, the model's own.
+    Parameters
+    ----------
+    model : Pluralistic
+        The model. Its classes, features and provenance must be JSON values.
+    path : path
+        File to write. Its folder must exist; an existing file is replaced.
+    dtype : {float16, float32, float64}, optional
+        Precision of the stored weights. By default, that of the model.
+
+    Raises
+    ------
+    TypeError
+        If `model` is not a model.
+    ValueError
+        If `dtype` is not supported, or if the model has weights that are not finite or values that JSON
+        cannot represent.
+    FileNotFoundError
+        If the folder does not exist.
+    OSError
+        If the file cannot be written.
     """
     if not isinstance(model, Pluralistic):
-        raise TypeError(_no_model(model))
+        raise TypeError(_not_a_model_message(model))
     if dtype is not None and np.dtype(dtype).name not in PRECISIONS:
         raise ValueError(f"dtype={dtype!r}: choose float32, float16 or float64")
     frames = _frames(model, dtype)
-    tensors = {name: np.ascontiguousarray(getattr(frames, name)) for name in NAMES}
+    tensors = {name: np.ascontiguousarray(getattr(frames, name)) for name in TENSOR_NAMES}
     about = _describe(model, frames, tensors)
-    kinds = {name: (each.dtype.name, each.shape) for name, each in tensors.items()}
-    head = {"version": VERSION, "digest": _head_digest(VERSION, about, kinds), "model": about}
+    layout = {name: (tensor.dtype.name, tensor.shape) for name, tensor in tensors.items()}
+    head = {"version": VERSION, "digest": _head_digest(VERSION, about, layout), "model": about}
     write_tensors(Path(path), tensors, {KEY: _text(head)})
 
 
 def load(path: str | os.PathLike[str], *, block: int | None = None) -> Pluralistic:
-    """Read a model back; or only one block of it, as a model that has that block alone."""
+    """Read a model from a file written by `save`.
+
+    Parameters
+    ----------
+    path : path
+        The model file.
+    block : int, optional
+        Read only this block, as a model with a single block. Of the weights, only those of the blocks that
+        share its key frame are read and verified.
+
+    Returns
+    -------
+    Pluralistic
+        The model.
+
+    Raises
+    ------
+    FileNotFoundError
+        If the file does not exist.
+    Unreadable
+        If the file is damaged, or not a model of a supported version.
+    IndexError
+        If the model does not have the block.
+    TypeError
+        If `block` is not an integer.
+    """
     if block is not None and (isinstance(block, bool) or not isinstance(block, int | np.integer)):
         raise TypeError(f"block={block!r}: must be a whole number")
     with _open(path) as file:
-        about, held = _head(file)
+        about, layout = _read_head(file)
         settings = _settings(about)
         if block is None:
-            frames, _ = _read(file, about, held, None)
-            # With every block a key frame in full precision, the frames are the table itself.
-            whole = bool((frames.kind == DENSE).all()) and frames.value.dtype != np.float16
-            return Pluralistic(frames.dense.reshape(frames.shape) if whole else frames, **settings)
+            frames, _ = _read_frames(file, about, layout, None)
+            # If every block is a key frame in full precision, the frames are the weight array itself.
+            is_plain = bool((frames.kind == DENSE).all()) and frames.value.dtype != np.float16
+            return Pluralistic(frames.dense.reshape(frames.shape) if is_plain else frames, **settings)
         if not 0 <= block < about["shape"][0]:
             raise _NoBlock(f"block {block}: the model has blocks 0 to {about['shape'][0] - 1}")
-        frames, first = _read(file, about, held, block)
+        frames, first = _read_frames(file, about, layout, block)
         settings |= {
             "schedule": 1,
             "fallback": (0,) if block in settings["fallback"] else (),
@@ -105,7 +153,7 @@ def _describe(model: Pluralistic, frames: DeltaWeights, tensors: dict[str, Array
         "groups": [_digest(*parts) for parts in _groups(frames)],
     }
     try:
-        # What comes back from JSON, so that digests are of what a reader will see.
+        # Round-tripped through JSON, so that the digest covers exactly what a reader will parse.
         return dict(json.loads(_text(about)))
     except (TypeError, ValueError) as error:
         raise ValueError(f"classes, features and provenance must be JSON values: {error}") from None
@@ -116,11 +164,11 @@ def _text(value: Any) -> str:
 
 
 def _groups(frames: DeltaWeights) -> Iterator[tuple[Array, ...]]:
-    """What each key frame and the blocks that build on it consist of."""
+    """Yield the arrays of each key frame together with the blocks that build on it."""
     for key, end in pairwise([*frames.keys.tolist(), len(frames)]):
         span = slice(int(frames.first[key]), int(frames.first[end]))
-        own = slice(int(frames.dense_before[key]), int(frames.dense_before[end]))
-        yield frames.column[span], frames.value[span], frames.dense[own]
+        dense_rows = slice(int(frames.dense_before[key]), int(frames.dense_before[end]))
+        yield frames.column[span], frames.value[span], frames.dense[dense_rows]
 
 
 def _digest(*arrays: Array) -> str:
@@ -132,20 +180,20 @@ def _digest(*arrays: Array) -> str:
 
 
 def _head_digest(version: int, about: Any, tensors: dict[str, Any]) -> str:
-    told = {name: [kind, list(shape)] for name, (kind, shape) in tensors.items()}
-    return hashlib.sha256(_text([version, about, told]).encode()).hexdigest()
+    layout = {name: [dtype, list(shape)] for name, (dtype, shape) in tensors.items()}
+    return hashlib.sha256(_text([version, about, layout]).encode()).hexdigest()
 
 
 # ------------------------------------------------------------------------------- reading
 
-# What safetensors calls the kinds of numbers.
-SIZES = {"U8": "uint8", "U32": "uint32", "U64": "uint64", "I32": "int32", "I64": "int64"}
-KINDS = SIZES | {"F16": "float16", "F32": "float32", "F64": "float64"}
+# NumPy names of the safetensors types.
+INTEGER_TYPES = {"U8": "uint8", "U32": "uint32", "U64": "uint64", "I32": "int32", "I64": "int64"}
+TENSOR_TYPES = INTEGER_TYPES | {"F16": "float16", "F32": "float32", "F64": "float64"}
 
 
 @contextmanager
 def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """The file, and one kind of error for all that can be wrong with it."""
+    """Open a file, and convert all errors that a damaged file can cause to `Unreadable`."""
     from safetensors import SafetensorError, safe_open
 
     if not Path(path).is_file():
@@ -170,12 +218,12 @@ def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
         RecursionError,
         MemoryError,
     ) as error:
-        why = f"{type(error).__name__}: {str(error)[:200]}"
-        raise Unreadable(f"{os.fspath(path)}: damaged, or not written by semicyclic ({why})") from None
+        reason = f"{type(error).__name__}: {str(error)[:200]}"
+        raise Unreadable(f"{os.fspath(path)}: damaged, or not written by semicyclic ({reason})") from None
 
 
-def _head(file: Any) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ...]]]]:
-    """What the model is and what tensors there are, checked against their digest."""
+def _read_head(file: Any) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ...]]]]:
+    """Return the model description, and the type and shape of each tensor, verified by their digest."""
     text = (file.metadata() or {}).get(KEY)
     if text is None:
         raise Unreadable("a safetensors file, but not a semicyclic model")
@@ -187,45 +235,50 @@ def _head(file: Any) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ..
         raise Unreadable(
             f"written in format {version} by a newer semicyclic, this one reads up to {VERSION}: upgrade"
         )
-    held = {}
+    layout = {}
     for name in file.keys():  # noqa: SIM118 - not a mapping
-        part = file.get_slice(name)
-        held[name] = (KINDS.get(part.get_dtype(), part.get_dtype()), tuple(part.get_shape()))
+        tensor = file.get_slice(name)
+        layout[name] = (TENSOR_TYPES.get(tensor.get_dtype(), tensor.get_dtype()), tuple(tensor.get_shape()))
     about = head["model"]
-    if head["digest"] != _head_digest(version, about, held):
+    if head["digest"] != _head_digest(version, about, layout):
         raise _damage_error("its description")
-    if sorted(held) != sorted(NAMES):
-        raise Unreadable(f"it should hold {', '.join(NAMES)}, and holds {', '.join(sorted(held))}")
+    if sorted(layout) != sorted(TENSOR_NAMES):
+        raise Unreadable(f"it should hold {', '.join(TENSOR_NAMES)}, but holds {', '.join(sorted(layout))}")
     shape = about["shape"]
     if len(shape) != 3 or not all(type(size) is int and 0 < size < 2**48 for size in shape):
         raise Unreadable(f"its shape {shape!r} is not blocks, outputs and columns")
-    return about, held
+    return about, layout
 
 
-def _damage_error(what: str) -> Unreadable:
-    return Unreadable(f"{what} was altered or damaged: the digest does not fit")
+def _damage_error(part: str) -> Unreadable:
+    return Unreadable(f"{part} was altered or damaged: the digest does not match")
 
 
-def _read(file: Any, about: dict[str, Any], held: Any, block: int | None) -> tuple[DeltaWeights, int]:
-    """The frames; with a block given, only its key frame and what builds on it. Their first block."""
-    kind, first = (_table(file, about, name) for name in ("kind", "first"))
+def _read_frames(
+    file: Any, about: dict[str, Any], layout: Any, block: int | None
+) -> tuple[DeltaWeights, int]:
+    """Return the frames and the number of their first block.
+
+    With `block`, these are only its key frame and the blocks that build on that.
+    """
+    kind, first = (_read_table(file, about, name) for name in ("kind", "first"))
     m, outputs, width = about["shape"]
     if kind.shape != (m,) or first.shape != (m + 1,) or kind.dtype != np.uint8 or first.dtype != np.int64:
         raise Unreadable("its tables have the wrong shape")
-    listed, dense = held["column"][1], held["dense"][1]
-    if listed != held["value"][1] or listed != (int(first[-1]),) or bool((np.diff(first) < 0).any()):
+    listed, dense = layout["column"][1], layout["dense"][1]
+    if listed != layout["value"][1] or listed != (int(first[-1]),) or bool((np.diff(first) < 0).any()):
         raise Unreadable("its lists have the wrong length")
     if dense != (int((kind == DENSE).sum()), outputs * width):
         raise Unreadable("its dense frames have the wrong shape")
-    if held["value"][0] != held["dense"][0] or held["value"][0] not in PRECISIONS:
-        raise Unreadable(f"its weights are {held['value'][0]}: they should be float32, float16 or float64")
-    if held["column"][0] not in ("uint32", "uint64"):
-        raise Unreadable(f"its columns are {held['column'][0]}: they should be whole numbers")
+    if layout["value"][0] != layout["dense"][0] or layout["value"][0] not in PRECISIONS:
+        raise Unreadable(f"its weights are {layout['value'][0]}: they should be float32, float16 or float64")
+    if layout["column"][0] not in ("uint32", "uint64"):
+        raise Unreadable(f"its columns are {layout['column'][0]}: they should be uint32 or uint64")
     if kind[0] == DIFFERENT:
         raise Unreadable("its first block builds on nothing")
     keys = np.flatnonzero(kind != DIFFERENT)
     if len(about["groups"]) != len(keys):
-        raise Unreadable("its digests are not one for each key frame")
+        raise Unreadable("it does not have one digest for each key frame")
     low, high = (0, m) if block is None else group_of(keys, m, block)
     span = slice(int(first[low]), int(first[high]))
     before = int((kind[:low] == DENSE).sum())
@@ -233,9 +286,9 @@ def _read(file: Any, about: dict[str, Any], held: Any, block: int | None) -> tup
     frames = DeltaWeights(
         kind[low:high],
         first[low : high + 1] - first[low],
-        _part(file, "column", span, listed[0]),
-        _part(file, "value", span, listed[0]),
-        _part(file, "dense", rows, dense[0]),
+        _read_part(file, "column", span, listed[0]),
+        _read_part(file, "value", span, listed[0]),
+        _read_part(file, "dense", rows, dense[0]),
         (high - low, outputs, width),
     )
     for number, parts in enumerate(_groups(frames), start=int((keys < low).sum())):
@@ -244,26 +297,26 @@ def _read(file: Any, about: dict[str, Any], held: Any, block: int | None) -> tup
     return frames, low
 
 
-def _table(file: Any, about: dict[str, Any], name: str) -> Array:
+def _read_table(file: Any, about: dict[str, Any], name: str) -> Array:
     table = np.asarray(file.get_tensor(name))
     if _digest(table) != about["digests"][name]:
         raise _damage_error(f"'{name}'")
     return table
 
 
-def _part(file: Any, name: str, span: slice, length: int) -> Array:
-    """A part of a tensor, read without the rest."""
+def _read_part(file: Any, name: str, span: slice, length: int) -> Array:
+    """Read the rows `span` of a tensor of `length` rows, without reading the others."""
     if span.start == 0 and span.stop == length:
         return np.asarray(file.get_tensor(name))
-    part = file.get_slice(name)
+    tensor = file.get_slice(name)
     if span.start == span.stop:
-        kind = np.dtype(KINDS[part.get_dtype()])
-        return np.empty((0, *part.get_shape()[1:]), kind)
-    return np.asarray(part[span.start : span.stop])
+        dtype = np.dtype(TENSOR_TYPES[tensor.get_dtype()])
+        return np.empty((0, *tensor.get_shape()[1:]), dtype)
+    return np.asarray(tensor[span.start : span.stop])
 
 
 def _settings(about: dict[str, Any]) -> dict[str, Any]:
-    """All that a model has beside its weights."""
+    """Return the arguments of `Pluralistic` other than its weights, validated."""
     given = about["schedule"]
     schedule: AnySchedule = Numbered(given) if type(given) is int else Schedule.from_json(given)
     loss, classes = by_name(about["loss"]), tuple(about["classes"])
@@ -276,7 +329,7 @@ def _settings(about: dict[str, Any]) -> dict[str, Any]:
     if schedule.blocks != blocks:
         raise Unreadable(f"it has weights of {blocks} blocks for another schedule")
     fallback = tuple(about["fallback"])
-    if not all(type(each) is int and 0 <= each < blocks for each in fallback):
+    if not all(type(number) is int and 0 <= number < blocks for number in fallback):
         raise Unreadable("it names blocks that it does not have")
     return {
         "schedule": schedule,
@@ -288,6 +341,8 @@ def _settings(about: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _no_model(given: object) -> str:
-    how = "save its to_model()" if hasattr(given, "to_model") else "read it out of a run, such as run.mean()"
-    return f"model is a {type(given).__name__}: {how}"
+def _not_a_model_message(given: object) -> str:
+    remedy = (
+        "save its to_model()" if hasattr(given, "to_model") else "read it out of a run, such as run.mean()"
+    )
+    return f"model is a {type(given).__name__}: {remedy}"

@@ -1,4 +1,4 @@
-"""Files and data frames as clean, typed, sparse rows. The only package that knows Arrow."""
+"""Readers that convert files and data frames to clean, typed, sparse rows. Only this package uses Arrow."""
 
 from typing import TYPE_CHECKING
 

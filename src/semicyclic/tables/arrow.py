@@ -1,4 +1,4 @@
-"""Arrow columns as NumPy arrays: texts, numbers, booleans."""
+"""Conversion of Arrow columns to NumPy arrays: strings, numbers and booleans."""
 
 from typing import Any, NamedTuple
 
@@ -11,13 +11,13 @@ from semicyclic.types import Array
 
 Column = Any  # an Arrow array
 
-# What a number looks like; whatever else Arrow can read (inf, nan) is tried one by one.
-NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# Plain decimal numbers; other strings that Arrow can parse as numbers (inf, nan) are tried one by one.
+NUMBER_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 BOOLEANS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
 
 
 class TextColumn(NamedTuple):
-    """Texts as bytes: text r is data[first[r]:first[r+1]], if it is there."""
+    """UTF-8 strings as bytes: string r is data[first[r]:first[r+1]]; there[r] is False if it is missing."""
 
     data: Array
     first: Array
@@ -25,36 +25,38 @@ class TextColumn(NamedTuple):
 
 
 def is_text(column: Column) -> bool:
-    """Whether cells are texts, as all those of CSV and JSON lines are."""
-    kind = column.type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    """Return whether the column holds strings, as every column of CSV and JSON lines does."""
+    dtype = column.type
+    return bool(
+        pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype)
+    )
 
 
-def is_number(kind: Any) -> bool:
-    """Whether a type is one of numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def is_number(dtype: Any) -> bool:
+    """Return whether an Arrow type is numeric."""
+    return bool(pa.types.is_integer(dtype) or pa.types.is_floating(dtype) or pa.types.is_decimal(dtype))
 
 
-def is_plain(kind: Any) -> bool:
-    """Whether cells of a type are numbers, true and false, texts, or nothing at all."""
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    return bool(is_number(kind) or text or pa.types.is_boolean(kind) or pa.types.is_null(kind))
+def is_plain(dtype: Any) -> bool:
+    """Return whether an Arrow type is numeric, boolean, string or null."""
+    text = pa.types.is_string(dtype) or pa.types.is_large_string(dtype) or pa.types.is_string_view(dtype)
+    return bool(is_number(dtype) or text or pa.types.is_boolean(dtype) or pa.types.is_null(dtype))
 
 
-def value_type(kind: Any) -> Any:
-    """A type, or that of the values of a dictionary."""
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+def value_type(dtype: Any) -> Any:
+    """Return the Arrow type, or for a dictionary type that of its values."""
+    return dtype.value_type if pa.types.is_dictionary(dtype) else dtype
 
 
-def there(column: Column) -> Array:
-    """Which cells are not missing."""
+def valid_mask(column: Column) -> Array:
+    """Boolean mask of the cells that are not null."""
     if column.null_count == 0:
         return np.ones(len(column), bool)
     return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False))
 
 
 def as_text(column: Column) -> Column:
-    """Cells of any kind as an Arrow array of texts."""
+    """Convert a column of any type to an Arrow string array; nested cells become null."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_string(column.type):
@@ -65,100 +67,102 @@ def as_text(column: Column) -> Column:
 
 
 def texts(column: Column) -> TextColumn:
-    """The bytes of an Arrow array of texts, without a copy."""
+    """Return the bytes and offsets of a string column without copying; words such as NA count as missing."""
     column = as_text(column)
     _, first, data = column.buffers()
     bounds = np.zeros(1, np.int32) if first is None else np.frombuffer(first, np.int32)
-    inside = bounds[column.offset : column.offset + len(column) + 1]
+    offsets = bounds[column.offset : column.offset + len(column) + 1]
     if len(column) == 0:
-        inside = np.zeros(1, np.int32)
-    whole = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    known = there(column)
-    hashing.leave_out_missing(whole, inside, known)
-    return TextColumn(whole, inside, known)
+        offsets = np.zeros(1, np.int32)
+    all_bytes = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    known = valid_mask(column)
+    hashing.mark_missing_words(all_bytes, offsets, known)
+    return TextColumn(all_bytes, offsets, known)
 
 
 def known_texts(column: Column) -> Column:
-    """The texts that are not missing."""
+    """Return only the strings that are not missing."""
     text = as_text(column)
     return text.filter(pa.array(texts(text).there))
 
 
 def numbers(column: Column) -> tuple[Array, Array]:
-    """Cells as float64, NaN where missing; and which of them are no numbers."""
-    fine = np.zeros(len(column), bool)
+    """Return the cells as float64, NaN where missing, and a mask of the cells that are not numbers."""
+    no_errors = np.zeros(len(column), bool)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_null(column.type):
-        return np.full(len(column), np.nan), fine
+        return np.full(len(column), np.nan), no_errors
     if not is_text(column):
         if pa.types.is_boolean(column.type):
             column = pc.cast(column, pa.int8())
-        short = pa.types.is_float32(column.type) or pa.types.is_float16(column.type)
+        is_single = pa.types.is_float32(column.type) or pa.types.is_float16(column.type)
         values = _floats(pc.cast(column, pa.float64(), safe=False))
-        return _as_written(values) if short else values, fine
+        return _shortest_decimals(values) if is_single else values, no_errors
     try:
-        return _floats(pc.cast(column, pa.float64())), fine
+        return _floats(pc.cast(column, pa.float64())), no_errors
     except pa.ArrowInvalid:
         pass
     text = as_text(column)
     trimmed = pc.utf8_trim_whitespace(pc.if_else(pa.array(texts(text).there), text, None))
-    plain = pc.match_substring_regex(trimmed, NUMBER)
-    found = _floats(pc.cast(pc.if_else(plain, trimmed, None), pa.float64()))
-    odd = np.flatnonzero(~_flags(plain) & there(trimmed))
+    plain = pc.match_substring_regex(trimmed, NUMBER_PATTERN)
+    values = _floats(pc.cast(pc.if_else(plain, trimmed, None), pa.float64()))
+    odd = np.flatnonzero(~_flags(plain) & valid_mask(trimmed))
     bad = np.zeros(len(column), bool)
     for row in odd.tolist():
         try:
-            found[row] = pc.cast(trimmed[row], pa.float64()).as_py()
+            values[row] = pc.cast(trimmed[row], pa.float64()).as_py()
         except pa.ArrowInvalid:
             bad[row] = True
-    return found, bad
+    return values, bad
 
 
 def numeric_share(known: Column) -> float:
-    """How many of some texts, none of them missing, are numbers."""
+    """Return the share of strings that are numbers; `known` has no missing strings."""
     trimmed = pc.utf8_trim_whitespace(known)
-    plain = pc.match_substring_regex(trimmed, NUMBER)
+    plain = pc.match_substring_regex(trimmed, NUMBER_PATTERN)
     count = int(pc.sum(plain).as_py() or 0)
-    # Words such as inf are rare: if most are no plain numbers, none is asked.
+    # Words such as inf are rare: if most strings are not plain numbers, skip the slow check.
     if count < 0.5 * len(known):
         return count / len(known)
     return 1.0 - float(numbers(known)[1].mean())
 
 
 def booleans(column: Column) -> tuple[Array, Array]:
-    """Cells as 1.0 and 0.0, NaN where missing; and which of them are neither true nor false."""
+    """Return the cells as 1.0 or 0.0, NaN where missing, and a mask of those neither true nor false."""
     if pa.types.is_boolean(column.type):
         return _floats(pc.cast(pc.cast(column, pa.int8()), pa.float64())), np.zeros(len(column), bool)
     text = as_text(column)
-    found = np.full(len(text), np.nan)
+    values = np.full(len(text), np.nan)
     for word, value in BOOLEANS.items():
-        found[_flags(pc.equal(text, word))] = float(value)
-    return found, np.isnan(found) & texts(text).there
+        values[_flags(pc.equal(text, word))] = float(value)
+    return values, np.isnan(values) & texts(text).there
 
 
-def _as_written(values: Array) -> Array:
-    """Numbers of single precision as a text would have them: 39.02, and not 39.0200004577.
+def _shortest_decimals(values: Array) -> Array:
+    """Round single-precision numbers to their shortest decimal form: 39.02 instead of 39.0200004577.
 
-    So that a bin holds the same rows whether they come with types or as texts.
+    A bin then holds the same rows whether the file stores typed numbers or strings.
     """
     out = values.copy()
-    left = np.isfinite(values) & (values != 0)
+    pending = np.isfinite(values) & (values != 0)
     exponent = np.zeros(len(values))
-    exponent[left] = np.floor(np.log10(np.abs(values[left])))
-    # A text of six figures or fewer is found by six; next to 0, where the last bits are lost, by fewer.
-    dim = np.abs(values) < np.finfo(np.float32).tiny
-    for figures in range(1, 10):
-        tried = left if figures >= 6 else left & dim
-        if not tried.any():
+    exponent[pending] = np.floor(np.log10(np.abs(values[pending])))
+    # Six digits recover any decimal of at most six; subnormal numbers have lost bits and need fewer.
+    subnormal = np.abs(values) < np.finfo(np.float32).tiny
+    for digits in range(1, 10):
+        candidates = pending if digits >= 6 else pending & subnormal
+        if not candidates.any():
             continue
-        power = figures - 1 - exponent
+        power = digits - 1 - exponent
         with np.errstate(over="ignore", invalid="ignore"):
-            up, down = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)
-            found = np.where(power >= 0, np.round(values * up) / up, np.round(values / down) * down)
-            same = tried & (found.astype(np.float32) == values.astype(np.float32))
-        out[same] = found[same]
-        left &= ~same
+            scale_up, scale_down = 10.0 ** np.maximum(power, 0), 10.0 ** np.maximum(-power, 0)
+            rounded = np.where(
+                power >= 0, np.round(values * scale_up) / scale_up, np.round(values / scale_down) * scale_down
+            )
+            same = candidates & (rounded.astype(np.float32) == values.astype(np.float32))
+        out[same] = rounded[same]
+        pending &= ~same
     return out
 
 

@@ -10,16 +10,21 @@ import numpy as np
 
 from semicyclic.tables.kernels.records import record_end
 
-BLOCK = 4 << 20
-# A record longer than this is a quote that never closes, not a record.
-LONGEST = 64 << 20
-HEAD, TAIL = 1 << 16, 1 << 12
-# What to do at the end of what there is: whether to look again.
+# Bytes per read.
+READ_BYTES = 4 << 20
+# A longer record means that a quote never closes.
+MAX_RECORD_BYTES = 64 << 20
+# Bytes at the start of a file, and before a read position, that identify it (see `formats._fingerprint`).
+HEAD_BYTES, TAIL_BYTES = 1 << 16, 1 << 12
+# Called at the end of the input; returns whether to try reading again.
 Wait = Callable[[], bool]
 
 
 class RecordBlock(NamedTuple):
-    """Whole records, how many bytes of the stream end with them, and the last of these."""
+    """Complete records.
+
+    data: their bytes. offset: position in the stream after them. tail: the last bytes before `offset`.
+    """
 
     data: bytes
     offset: int
@@ -27,9 +32,9 @@ class RecordBlock(NamedTuple):
 
 
 class ByteStream:
-    """The bytes of a file, or of standard input, from the beginning; it may grow meanwhile.
+    """Reader of a file, or of standard input, that may grow while it is read.
 
-    head, tail: the first bytes, and the last that were read; size: how many were.
+    head: the first bytes of the stream. tail: the last bytes read. size: number of bytes read so far.
     """
 
     def __init__(self, path: Path | None, stdin: IO[bytes] | None = None) -> None:
@@ -37,7 +42,7 @@ class ByteStream:
         self.name = "standard input" if path is None else str(path)
         self.zipped = path is not None and path.suffix == ".gz"
         if path is None:
-            # Unbuffered: a thread that waits inside a buffer cannot be left behind.
+            # Unbuffered: a thread blocked in a buffered read cannot be abandoned.
             self.file: Any = stdin or open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
         else:
             self.file = gzip.open(path, "rb") if self.zipped else open(path, "rb")  # noqa: SIM115
@@ -45,70 +50,71 @@ class ByteStream:
         self.size = 0
 
     def close(self) -> None:
-        """Let go of the file; standard input stays open."""
+        """Close the file; standard input stays open."""
         if self.path is not None:
             self.file.close()
 
     def read(self, size: int) -> bytes:
-        """Up to so many bytes; none where there are no more for now."""
+        """Read up to `size` bytes; returns no bytes at the current end of the input."""
         try:
             data = bytes(self.file.read1(size) if hasattr(self.file, "read1") else self.file.read(size))
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{self.name}: a damaged gzip file ({error})") from None
         if not data and self.path is not None and not self.zipped:
-            now = self.path.stat().st_size
-            if now < self.size:
-                raise ValueError(f"{self.name}: the file shrank to {now:,} bytes while it was read")
-        if len(self.head) < HEAD:
-            self.head += data[: HEAD - len(self.head)]
-        self.tail = (self.tail + data[-TAIL:])[-TAIL:]
+            current_size = self.path.stat().st_size
+            if current_size < self.size:
+                raise ValueError(f"{self.name}: the file shrank to {current_size:,} bytes while it was read")
+        if len(self.head) < HEAD_BYTES:
+            self.head += data[: HEAD_BYTES - len(self.head)]
+        self.tail = (self.tail + data[-TAIL_BYTES:])[-TAIL_BYTES:]
         self.size += len(data)
         return data
 
     def skip(self, offset: int) -> None:
-        """Go on to a place where an earlier run stood."""
+        """Move forward to the offset that an earlier run reached."""
         plain = self.path is not None and not self.zipped
         if plain:
             assert self.path is not None
             size = self.path.stat().st_size
             if size < offset:
                 raise ValueError(
-                    f"{self.name}: it has {size:,} bytes, and {offset:,} were read before: the file shrank"
+                    f"{self.name}: the file shrank: it has {size:,} bytes, but {offset:,} were read before"
                 )
-            if offset - TAIL > self.size:
-                self.file.seek(offset - TAIL)
-                self.size, self.tail = offset - TAIL, b""
+            if offset - TAIL_BYTES > self.size:
+                self.file.seek(offset - TAIL_BYTES)
+                self.size, self.tail = offset - TAIL_BYTES, b""
         while self.size < offset:
-            if not self.read(min(BLOCK, offset - self.size)):
-                raise ValueError(f"{self.name}: it ends before the {offset:,} bytes that were read before")
+            if not self.read(min(READ_BYTES, offset - self.size)):
+                raise ValueError(f"{self.name}: the file ends before byte {offset:,}, which was read before")
 
 
 def blocks(
     stream: ByteStream, before: bytes, rest: bytes, wait: Wait, *, delimiter: int = 44, quoted: bool = True
 ) -> Iterator[RecordBlock]:
-    """Whole records block by block; at the end of a file the last one needs no newline.
+    """Yield blocks of complete records; the last record of a file needs no newline.
 
-    rest: bytes that were read and not used; before: those ahead of them. wait: asked at the end of
-        what there is; a stream that is looked at again may end in half a record, which waits for its
-        other half.
+    before, rest: bytes already read from the stream; `rest` still has to be split, `before` precedes it.
+    wait: called at the end of the input. While it returns True, an incomplete last record is held back
+        until its remaining bytes arrive.
+    delimiter: byte between cells. quoted: whether quotes may enclose newlines.
     """
-    tail = before[-TAIL:]
+    tail = before[-TAIL_BYTES:]
     while True:
         end = int(record_end(np.frombuffer(rest, np.uint8), 0, delimiter, quoted))
         if end:
-            tail = (tail + rest[max(end - TAIL, 0) : end])[-TAIL:]
+            tail = (tail + rest[max(end - TAIL_BYTES, 0) : end])[-TAIL_BYTES:]
             yield RecordBlock(rest[:end], stream.size - len(rest) + end, tail)
             rest = rest[end:]
-        elif len(rest) > LONGEST:
+        elif len(rest) > MAX_RECORD_BYTES:
             raise ValueError(
-                f"no record ends within {LONGEST >> 20} MB after byte {stream.size - len(rest):,}: "
+                f"no record ends within {MAX_RECORD_BYTES >> 20} MB after byte {stream.size - len(rest):,}: "
                 "a quote is opened there that never closes"
             )
-        new = stream.read(BLOCK)
+        new = stream.read(READ_BYTES)
         while not new:
             if not wait():
                 if rest.strip(b"\r\n"):
-                    yield RecordBlock(rest, stream.size, (tail + rest)[-TAIL:])
+                    yield RecordBlock(rest, stream.size, (tail + rest)[-TAIL_BYTES:])
                 return
-            new = stream.read(BLOCK)
+            new = stream.read(READ_BYTES)
         rest += new

@@ -1,4 +1,4 @@
-"""Cleaning: from a batch of a file to typed rows, with its faults listed."""
+"""Cleaning: converts a batch of a file to typed rows and lists the faulty ones."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from semicyclic.tables.columns import CleanRows, Schema, check_columns, check_ty
 from semicyclic.tables.formats import concat_tables
 from semicyclic.tables.sources import SourceBatch
 
-# So many of the first rows tell what columns are, how numbers are spread, and what the labels are.
+# Number of first rows used to infer column types, number scales and label classes.
 START = 1 << 14
 
 
 def first_rows(parts: Iterable[SourceBatch], count: int = START) -> Any:
-    """The first rows of a stream as one table; None where there are none."""
+    """Return the first `count` rows of a stream as one table, or None if it has no rows."""
     tables = []
     for part in parts:
         if count > 0 and part.batch.table.num_rows:
@@ -25,10 +25,10 @@ def first_rows(parts: Iterable[SourceBatch], count: int = START) -> Any:
 
 
 def clean_batch(columns: Schema, part: SourceBatch, name: str, rows: int | None = None) -> CleanRows:
-    """The rows of a part, or so many of them, with what is wrong with any; `name` is that of the file."""
+    """Clean a batch, or its first `rows` rows, and list its faults; `name` is the file name for errors."""
     batch, table = part.batch, part.batch.table
     for missing in columns.names if batch.lenient else ():
-        # A key that no object of this part has.
+        # A key that no JSON object of this batch has.
         if missing not in table.column_names:
             table = table.append_column(missing, pa.nulls(len(batch.row), pa.string()))
     try:
@@ -36,24 +36,24 @@ def clean_batch(columns: Schema, part: SourceBatch, name: str, rows: int | None 
         check_types(columns, table)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
-    own, faults = batch.row[:rows], batch.faults
+    row_numbers, faults = batch.row[:rows], batch.faults
     if rows is not None and rows < len(batch.row):
         faults = [(row, what) for row, what in faults if row < batch.row[rows]]
-    tidy = columns.tidy(table.slice(0, rows), own)
+    tidy = columns.tidy(table.slice(0, rows), row_numbers)
     return tidy._replace(faults=sorted([*faults, *tidy.faults]))
 
 
 def raise_first_fault(tidy: CleanRows, name: str, remedy: str) -> None:
-    """Refuse rows with a fault: the first is named, with its file and what to do."""
+    """Raise for the first faulty row, naming its file, its row number and the remedy."""
     if tidy.faults:
         row, what = tidy.faults[0]
         raise ValueError(f"{name}, row {row:,}: {what}; {remedy}")
 
 
 def concat_clean_rows(parts: Sequence[CleanRows]) -> CleanRows:
-    """Tidy rows of several parts as one."""
+    """Concatenate clean rows."""
     labels: Any = [part.labels for part in parts]
-    if any(each is None for each in labels):
+    if any(part_labels is None for part_labels in labels):
         labels = None
     elif isinstance(labels[0], np.ndarray):
         labels = np.concatenate(labels)

@@ -1,8 +1,9 @@
 """`Schema`: the type of every column, the time column and the label.
 
-CSV and JSON lines have texts only, Parquet has types. What a column is follows from its cells in
-the stream's first rows, not from the format: texts that are all numbers are numbers. After `tidy` a
-number is a float64, everything else a text, so the same data give the same rows in every format.
+CSV and JSON lines hold only strings, Parquet has types. The type of a column is inferred from its cells
+in the stream's first rows, not from the format: a column of numeric strings is a number column. After
+`tidy`, numbers are float64 and everything else is a string, so the same data give the same rows in every
+format.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,15 +34,20 @@ from semicyclic.tables.timestamps import TimeColumn, infer_time_column
 from semicyclic.types import Array
 
 NUMBER, CATEGORY, BOOLEAN, TEXT, IGNORED = "number", "category", "boolean", "text", "ignored"
-# A column of texts is prose if its cells have so many words and hardly repeat; else categories.
-PROSE_WORDS, PROSE_DISTINCT = 3.0, 0.5
-# So many of the first cells make a column one of numbers; the others are faults then.
-NEARLY_ALL = 0.9
-YES_NO = pa.array(["false", "true"])
+# A string column is free text if its cells have this many words on average and this share of them is
+# distinct; otherwise it is categorical.
+MIN_TEXT_WORDS, MIN_TEXT_DISTINCT = 3.0, 0.5
+# A string column is numeric if this share of its first cells are numbers; other cells are then faults.
+MIN_NUMERIC_SHARE = 0.9
+FALSE_TRUE = pa.array(["false", "true"])
 
 
 class ColumnRequest(NamedTuple):
-    """What the user says of the columns; the rest follows from the rows."""
+    """The user's column settings; everything else is inferred from the rows.
+
+    when: the time column, or a date and an hour column. zone: time zone of times that name none.
+    form: strptime pattern of the times. number, category, text, ignore: column names by type.
+    """
 
     when: tuple[str, ...]
     label: str | None = None
@@ -54,11 +60,12 @@ class ColumnRequest(NamedTuple):
 
 
 class CleanRows(NamedTuple):
-    """Rows made tidy: those that are fine, and what is wrong with the others.
+    """Valid rows of a batch, and the faults of the others.
 
-    table: the feature columns. labels: float64 of numbers and yes (1) or no (0), Arrow texts else.
-    row: the number of each row in its file. faults: (row number, what is wrong), in order.
-    missing: how many rows had no label. shifted: local times that were skipped, and moved.
+    table: the feature columns. ticks: times in microseconds since 1970 UTC. labels: float64 for numbers
+    and booleans (1 or 0), Arrow strings otherwise. row: row numbers in the file. faults: (row number,
+    message), sorted. missing: number of rows without a label. shifted: number of local times that the
+    time zone skips and that were shifted.
     """
 
     table: Any
@@ -72,7 +79,10 @@ class CleanRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """What the columns are: `kinds` by name, the clock, and the label with its kind."""
+    """Column types: `kinds` of the features by name, the time column, and the label with its type.
+
+    ignored: the reason by name for each column that is not used.
+    """
 
     clock: TimeColumn
     kinds: dict[str, str]
@@ -82,7 +92,7 @@ class Schema:
 
     @property
     def names(self) -> list[str]:
-        """Every column that is read."""
+        """Names of all columns that are read."""
         label = [] if self.label is None else [self.label]
         return list(dict.fromkeys([*self.kinds, *self.clock.columns, *label]))
 
@@ -98,15 +108,15 @@ class Schema:
     def from_json(value: Any) -> "Schema":
         kinds = {str(name): str(kind) for name, kind in value["kinds"].items()}
         if not set(kinds.values()) <= {NUMBER, CATEGORY, BOOLEAN, TEXT}:
-            raise ValueError(f"unknown kinds of columns: {sorted(set(kinds.values()))}")
+            raise ValueError(f"unknown column types: {sorted(set(kinds.values()))}")
         return Schema(TimeColumn.from_json(value["when"]), kinds, value["label"], str(value["label_kind"]))
 
     def without_label(self) -> "Schema":
-        """The same columns, of rows to predict."""
+        """Return the schema without its label, for rows to predict."""
         return Schema(self.clock, self.kinds)
 
     def tidy(self, table: Any, row: Array) -> CleanRows:
-        """Read the cells of some rows; `row` numbers them in their file."""
+        """Parse the cells of a table; `row` holds the row numbers in the file."""
         faults: list[tuple[int, str]] = []
         good = np.ones(len(row), bool)
 
@@ -118,36 +128,38 @@ class Schema:
                 faults.append((int(row[at]), f"column {name!r}: {_show_cell(column, at)} is {what}"))
 
         times = self.clock.read(table)
-        refuse(times.bad, self.clock.columns[0], _no_time(self.clock))
-        held = {}
+        refuse(times.bad, self.clock.columns[0], _time_fault(self.clock))
+        parsed = {}
         for name, kind in self.kinds.items():
             column = _column(table, name)
             if kind == NUMBER:
                 values, bad = numbers(column)
                 refuse(bad, name, f"not a number, as the column's first rows were (or --category {name})")
-                held[name] = pa.array(values)
+                parsed[name] = pa.array(values)
             elif kind == BOOLEAN:
                 values, bad = booleans(column)
                 refuse(bad, name, f"neither true nor false, as the first rows were (or --category {name})")
                 absent = np.isnan(values)
-                held[name] = YES_NO.take(pa.array(np.where(absent, 0, values).astype(np.int64), mask=absent))
+                parsed[name] = FALSE_TRUE.take(
+                    pa.array(np.where(absent, 0, values).astype(np.int64), mask=absent)
+                )
             else:
-                held[name] = as_text(column)
+                parsed[name] = as_text(column)
         labels, unlabelled = self._labels(table, refuse)
         unlabelled &= good
         good &= ~unlabelled
         shifted = int((times.skipped & good).sum())
-        ready = pa.table(held) if held else pa.table({"": pa.nulls(len(row), pa.int8())})
+        clean = pa.table(parsed) if parsed else pa.table({"": pa.nulls(len(row), pa.int8())})
         rows, ticks = np.asarray(row), times.ticks
         if not good.all():
-            ready, ticks, rows = ready.filter(pa.array(good)), ticks[good], rows[good]
+            clean, ticks, rows = clean.filter(pa.array(good)), ticks[good], rows[good]
             if labels is not None:
                 labels = labels[good] if isinstance(labels, np.ndarray) else labels.filter(pa.array(good))
         faults.sort()
-        return CleanRows(ready, ticks, labels, rows, faults, int(unlabelled.sum()), shifted)
+        return CleanRows(clean, ticks, labels, rows, faults, int(unlabelled.sum()), shifted)
 
     def _labels(self, table: Any, refuse: Any) -> tuple[Any, Array]:
-        """The labels, and which rows have none (and nothing else wrong with them)."""
+        """Return the labels and a mask of the rows without one; invalid labels go to `refuse` instead."""
         if self.label is None:
             return None, np.zeros(table.num_rows, bool)
         column = _column(table, self.label)
@@ -156,33 +168,33 @@ class Schema:
             return text, ~texts(text).there
         read = booleans if self.label_kind == BOOLEAN else numbers
         values, bad = read(column)
-        kind = "true or false" if self.label_kind == BOOLEAN else "a number"
-        refuse(bad, self.label, f"not {kind}, as the label's first rows were")
-        endless = np.isinf(values)
-        refuse(endless, self.label, "not finite")
+        expected = "true or false" if self.label_kind == BOOLEAN else "a number"
+        refuse(bad, self.label, f"not {expected}, as the label's first rows were")
+        infinite = np.isinf(values)
+        refuse(infinite, self.label, "not finite")
         return values, np.isnan(values) & ~bad
 
 
 def infer_schema(table: Any, wish: ColumnRequest) -> Schema:
-    """What the columns are, from the stream's first rows and what the user says."""
+    """Infer the schema from the stream's first rows and the user's settings."""
     present = table.column_names
-    asked = {NUMBER: wish.number, CATEGORY: wish.category, TEXT: wish.text, IGNORED: wish.ignore}
-    said = {name: kind for kind, names in asked.items() for name in names}
+    requested = {NUMBER: wish.number, CATEGORY: wish.category, TEXT: wish.text, IGNORED: wish.ignore}
+    requested_kind = {name: kind for kind, names in requested.items() for name in names}
     label = [] if wish.label is None else [wish.label]
     check_columns([*wish.when, *label, *wish.number, *wish.category, *wish.text], present)
-    own = {*wish.when, *label}
+    reserved = {*wish.when, *label}
     if wish.label in wish.when:
         raise ValueError(f"column {wish.label!r} is the time: it cannot be the label too")
-    both = sorted(own & set(said))
-    if both:
-        raise ValueError(f"column {both[0]!r} is the time or the label: it cannot be a feature too")
+    clashes = sorted(reserved & set(requested_kind))
+    if clashes:
+        raise ValueError(f"column {clashes[0]!r} is the time or the label: it cannot be a feature too")
     clock = infer_time_column(table, wish.when, wish.zone, wish.form)
     kinds, ignored = {}, dict.fromkeys(wish.ignore, "as asked")
     for name in present:
-        if name in own:
+        if name in reserved:
             continue
-        kind = said.get(name) or _kind(_column(table, name))
-        if name in said:
+        kind = requested_kind.get(name) or _infer_kind(_column(table, name))
+        if name in requested_kind:
             _check_type(name, _column(table, name).type, kind)
         if kind == IGNORED:
             continue
@@ -193,13 +205,13 @@ def infer_schema(table: Any, wish: ColumnRequest) -> Schema:
     label_kind = NUMBER
     if wish.label is not None:
         _check_type(wish.label, _column(table, wish.label).type, "label")
-        label_kind = _label_kind(_column(table, wish.label))
-    # In the order of their names, so that a file's order of columns makes no difference.
+        label_kind = _infer_label_kind(_column(table, wish.label))
+    # Sorted by name, so that the order of the columns in a file makes no difference.
     return Schema(clock, dict(sorted(kinds.items())), wish.label, label_kind, ignored)
 
 
 def check_types(columns: Schema, table: Any) -> None:
-    """Refuse a table in which a column is of a type that no cell of its kind can have."""
+    """Raise if a column of the table has an Arrow type that does not fit the schema."""
     columns.clock.check(table)
     for name, kind in columns.kinds.items():
         _check_type(name, table.column(name).type, kind)
@@ -207,46 +219,46 @@ def check_types(columns: Schema, table: Any) -> None:
         _check_type(columns.label, table.column(columns.label).type, "label")
 
 
-def _check_type(name: str, kind: Any, asked: str) -> None:
-    plain = value_type(kind)
-    timely = pa.types.is_timestamp(plain) or pa.types.is_date(plain) or pa.types.is_time(plain)
-    if not is_plain(plain) and not (timely and asked in (CATEGORY, TEXT)):
-        raise ValueError(f"column {name!r} is of type {kind}: it cannot be a {asked}")
+def _check_type(name: str, dtype: Any, role: str) -> None:
+    plain = value_type(dtype)
+    temporal = pa.types.is_timestamp(plain) or pa.types.is_date(plain) or pa.types.is_time(plain)
+    if not is_plain(plain) and not (temporal and role in (CATEGORY, TEXT)):
+        raise ValueError(f"column {name!r} is of type {dtype}: it cannot be a {role}")
 
 
 def check_columns(wanted: Iterable[str], present: Sequence[str]) -> None:
-    """Refuse names that the file does not have."""
+    """Raise if the file lacks one of the wanted columns."""
     for name in wanted:
         if name not in present:
             shown = ", ".join(map(repr, present[:20])) + (", ..." if len(present) > 20 else "")
             raise ValueError(f"there is no column {name!r}: the columns are {shown}")
 
 
-def _kind(column: Column) -> str:
-    """What a feature column is, by its cells."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _kind(column.dictionary_decode())
-    if is_number(kind):
+def _infer_kind(column: Column) -> str:
+    """Infer the type of a feature column from its cells; any other word is the reason to ignore it."""
+    dtype = column.type
+    if pa.types.is_dictionary(dtype):
+        return _infer_kind(column.dictionary_decode())
+    if is_number(dtype):
         return NUMBER
-    if pa.types.is_boolean(kind):
+    if pa.types.is_boolean(dtype):
         return BOOLEAN
-    if pa.types.is_temporal(kind):
+    if pa.types.is_temporal(dtype):
         return "a time"
-    if not is_text(column) and not pa.types.is_null(kind):
-        return f"of type {kind}"
+    if not is_text(column) and not pa.types.is_null(dtype):
+        return f"of type {dtype}"
     known = known_texts(column)
     if len(known) == 0:
         return CATEGORY
     if _is_boolean(known):
         return BOOLEAN
-    if numeric_share(known) >= NEARLY_ALL:
+    if numeric_share(known) >= MIN_NUMERIC_SHARE:
         return NUMBER
     if _are_times(known):
         return "a time"
-    words = np.mean([len(tokens_of(each.as_buffer())) for each in known[:1000]])
+    words = np.mean([len(tokens_of(cell.as_buffer())) for cell in known[:1000]])
     distinct = len(pc.unique(known)) / len(known)
-    return TEXT if words >= PROSE_WORDS and distinct >= PROSE_DISTINCT else CATEGORY
+    return TEXT if words >= MIN_TEXT_WORDS and distinct >= MIN_TEXT_DISTINCT else CATEGORY
 
 
 def _are_times(known: Column) -> bool:
@@ -257,14 +269,14 @@ def _are_times(known: Column) -> bool:
     return not ((when == BAD) | (when == NONE)).any()
 
 
-def _label_kind(column: Column) -> str:
+def _infer_label_kind(column: Column) -> str:
     if pa.types.is_boolean(column.type):
         return BOOLEAN
     if is_text(column) or pa.types.is_dictionary(column.type):
         known = known_texts(column)
         if len(known) and _is_boolean(known):
             return BOOLEAN
-        return NUMBER if len(known) == 0 or numeric_share(known) >= NEARLY_ALL else CATEGORY
+        return NUMBER if len(known) == 0 or numeric_share(known) >= MIN_NUMERIC_SHARE else CATEGORY
     return NUMBER
 
 
@@ -283,7 +295,7 @@ def _show_cell(column: Column, at: int) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _no_time(clock: TimeColumn) -> str:
+def _time_fault(clock: TimeColumn) -> str:
     if clock.form == "date and hour":
         return "no date with an hour from 0 to 24"
     if clock.form in ("s", "ms", "us", "ns"):

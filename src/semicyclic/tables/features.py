@@ -1,13 +1,15 @@
-"""`Features`: the mapping from clean rows to sparse ones, fixed once learned.
+"""`Features`: the mapping from clean rows to sparse rows, fixed once learned.
 
-number    its scaled value, under the name of its column, and the bin it lies in, `distance~3`
-category  1 under `carrier=UA`
-text      every token, `tweet:rain`, together of length 1
-missing   1 under `distance?`
+Each cell of a row becomes one or more named features:
 
-Scaling and bins come from the stream's first rows (or from a first pass over all) and then stay: what is
-averaged over weeks must mean the same throughout. Columns are hashed names, 2^bits of them; or
-those of a dictionary, which a first pass has made.
+number    the scaled value, named after its column, and 1 for the bin that contains it, `distance~3`
+category  1 for `carrier=UA`
+text      one feature per token, `tweet:rain`; the tokens of a cell have Euclidean norm 1 together
+missing   1 for `distance?`
+
+Scales and bins are computed from the stream's first rows (or in a first pass over all rows) and never
+change: weights averaged over weeks must refer to the same features throughout. A feature's column is a hash
+of its name, one of 2^bits; or its index in a dictionary that a first pass has collected.
 """
 
 from dataclasses import dataclass, field
@@ -24,15 +26,15 @@ from semicyclic.tables.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, Schema
 from semicyclic.tables.kernels import hashing as k
 from semicyclic.types import Array
 
-BINS = 16
-# A value so many standard deviations away counts as if it were no further.
-FURTHEST = 5.0
-# How many names of features are kept for people to read.
-NAMES = 1 << 16
+DEFAULT_BINS = 16
+# Scaled values are clipped to this many standard deviations.
+MAX_DEVIATIONS = 5.0
+# Number of feature names kept for reports.
+MAX_FEATURE_NAMES = 1 << 16
 
 
 class Scale(NamedTuple):
-    """How a number is scaled and binned: bin b holds edges[b-1] <= x < edges[b]."""
+    """Scaling and binning of a number column: bin b holds edges[b-1] <= x < edges[b]."""
 
     mean: float
     deviation: float
@@ -41,9 +43,10 @@ class Scale(NamedTuple):
 
 @dataclass(frozen=True)
 class Features:
-    """The map from tidy rows to sparse ones.
+    """Mapping from clean rows to sparse rows.
 
-    scales: of each number. bits: 2^bits hashed columns; or names: the dictionary, a column each.
+    scales: scale of each number column. bits: the features are hashed to 2^bits columns; if None, `names`
+    is the dictionary of features, one column each.
     """
 
     columns: Schema
@@ -53,17 +56,19 @@ class Features:
 
     @property
     def width(self) -> int:
-        """d, how many columns the sparse rows have."""
+        """Number d of columns of the sparse rows."""
         return max(len(self.names), 1) if self.bits is None else 1 << self.bits
 
     def to_json(self) -> dict[str, Any]:
-        scales = {name: [each.mean, each.deviation, list(each.edges)] for name, each in self.scales.items()}
-        how = {"dictionary": list(self.names)} if self.bits is None else {"bits": self.bits}
-        return {"columns": self.columns.to_json(), "scales": scales, **how}
+        scales = {
+            name: [scale.mean, scale.deviation, list(scale.edges)] for name, scale in self.scales.items()
+        }
+        mapping = {"dictionary": list(self.names)} if self.bits is None else {"bits": self.bits}
+        return {"columns": self.columns.to_json(), "scales": scales, **mapping}
 
     @staticmethod
     def from_json(value: Any) -> "Features":
-        """What `to_json` wrote."""
+        """Restore features from `to_json`."""
         try:
             columns = Schema.from_json(value["columns"])
             scales = {
@@ -71,8 +76,8 @@ class Features:
                 for name, (mean, deviation, edges) in value["scales"].items()
             }
             numbers = {name for name, kind in columns.kinds.items() if kind == NUMBER}
-            if set(scales) != numbers or not all(each.deviation > 0 for each in scales.values()):
-                raise ValueError("the scales are not those of the numbers")
+            if set(scales) != numbers or not all(scale.deviation > 0 for scale in scales.values()):
+                raise ValueError("the scales do not match the number columns")
             if "dictionary" in value:
                 return Features(columns, scales, None, tuple(map(str, value["dictionary"])))
             bits = value["bits"]
@@ -80,10 +85,10 @@ class Features:
                 raise ValueError(f"bits={bits!r}")
             return Features(columns, scales, bits)
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"not the features of a file: {error!r}") from None
+            raise ValueError(f"not valid features of a file: {error!r}") from None
 
     def encode(self, table: Any, seen: "FeatureNames | None" = None) -> SparseRows:
-        """The sparse rows of a tidy table; names of new features go to `seen`."""
+        """Encode a clean table as sparse rows; names of new features are added to `seen`."""
         n, kinds = table.num_rows, self.columns.kinds
         sizes = {NUMBER: 2, CATEGORY: 1, BOOLEAN: 1, TEXT: 0}
         width = sum(sizes[kind] for kind in kinds.values())
@@ -93,35 +98,37 @@ class Features:
         for name, kind in kinds.items():
             column = table.column(name)
             column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-            own = slice(at, at + sizes[kind])
+            cells_of_column = slice(at, at + sizes[kind])
             at += sizes[kind]
             if kind == NUMBER:
                 numbers = column.to_numpy(zero_copy_only=False)
-                self._number(name, numbers, columns[:, own], values[:, own])
+                self._encode_number(name, numbers, columns[:, cells_of_column], values[:, cells_of_column])
             elif kind != TEXT:
-                columns[:, at - 1] = self._category(name, texts(column), seen)
+                columns[:, at - 1] = self._encode_category(name, texts(column), seen)
             else:
-                begin, found = self._tokens(name, texts(column), seen)
+                begin, token_columns = self._encode_tokens(name, texts(column), seen)
                 begins.append(begin[None] + total)
-                tokens.append(found)
-                total += len(found)
+                tokens.append(token_columns)
+                total += len(token_columns)
         indptr = np.empty(n + 1, np.int64)
         indices, cells = np.empty(n * width + total, np.int32), np.empty(n * width + total, np.float32)
-        spot = np.full(self.width, -1, np.int32)
-        given = columns, values, np.concatenate(tokens), np.concatenate(begins)
-        count = k.lay_rows(*given, spot, indptr, indices, cells)
+        last_position = np.full(self.width, -1, np.int32)
+        inputs = columns, values, np.concatenate(tokens), np.concatenate(begins)
+        count = k.write_sparse_rows(*inputs, last_position, indptr, indices, cells)
         return SparseRows(indptr, indices[:count], cells[:count], self.width)
 
-    def _number(self, name: str, numbers: Array, columns: Array, values: Array) -> None:
+    def _encode_number(self, name: str, numbers: Array, columns: Array, values: Array) -> None:
         scale = self.scales[name]
-        _, places, edges = self._of_number[name]
-        k.number_cells(numbers, (scale.mean, scale.deviation, FURTHEST), edges, places, columns, values)
+        _, feature_columns, edges = self._number_features[name]
+        k.number_cells(
+            numbers, (scale.mean, scale.deviation, MAX_DEVIATIONS), edges, feature_columns, columns, values
+        )
 
-    def _category(self, name: str, cells: TextColumn, seen: "FeatureNames | None") -> Array:
+    def _encode_category(self, name: str, cells: TextColumn, seen: "FeatureNames | None") -> Array:
         keys = np.empty(len(cells.there), np.uint64)
-        seed, missing = self._of_text[name]
+        seed, missing = self._text_keys[name]
         k.cell_keys(*cells, seed, missing, keys)
-        columns = self._place(keys)
+        columns = self._columns_of(keys)
         if seen is not None:
             for at in seen.new(columns):
                 text = cells.data[cells.first[at] : cells.first[at + 1]].tobytes().decode("utf-8", "replace")
@@ -129,14 +136,16 @@ class Features:
                 seen.add(int(columns[at]), label)
         return columns
 
-    def _tokens(self, name: str, cells: TextColumn, seen: "FeatureNames | None") -> tuple[Array, Array]:
+    def _encode_tokens(
+        self, name: str, cells: TextColumn, seen: "FeatureNames | None"
+    ) -> tuple[Array, Array]:
         n = len(cells.there)
-        # A token and what parts it from the next take two bytes at least; a missing text has one.
-        room = int(cells.first[n] - cells.first[0]) // 2 + n + 1
-        begin, keys = np.empty(n + 1, np.int64), np.empty(room, np.uint64)
-        seed, missing = self._of_text[name]
+        # A token and its separator take at least two bytes; a missing text has one token.
+        max_tokens = int(cells.first[n] - cells.first[0]) // 2 + n + 1
+        begin, keys = np.empty(n + 1, np.int64), np.empty(max_tokens, np.uint64)
+        seed, missing = self._text_keys[name]
         keys = keys[: k.token_keys(*cells, seed, missing, begin, keys)]
-        columns = self._place(keys)
+        columns = self._columns_of(keys)
         if seen is not None:
             for at in seen.new(columns):
                 row = int(np.searchsorted(begin, at, side="right")) - 1
@@ -147,7 +156,7 @@ class Features:
                 seen.add(int(columns[at]), label)
         return begin, columns
 
-    def _place(self, keys: Array) -> Array:
+    def _columns_of(self, keys: Array) -> Array:
         columns = np.empty(len(keys), np.int32)
         if self.bits is not None:
             k.hash_columns(keys, self.bits, columns)
@@ -156,19 +165,19 @@ class Features:
         return columns
 
     @cached_property
-    def _of_number(self) -> dict[str, tuple[list[str], Array, Array]]:
-        """Of each number the names of its features, their columns, and its edges."""
-        found = {}
+    def _number_features(self) -> dict[str, tuple[list[str], Array, Array]]:
+        """Per number column: the names of its features, their columns, and its bin edges."""
+        features = {}
         for name, scale in self.scales.items():
             bins = [f"{name}{k.BIN}{number}" for number in range(len(scale.edges) + 1)]
             labels = [name, name + k.MISSING, *bins]
-            keys = np.array([k.key_of(each) for each in labels], np.uint64)
-            found[name] = labels, self._place(keys), np.array(scale.edges, np.float64)
-        return found
+            keys = np.array([k.key_of(label) for label in labels], np.uint64)
+            features[name] = labels, self._columns_of(keys), np.array(scale.edges, np.float64)
+        return features
 
     @cached_property
-    def _of_text(self) -> dict[str, tuple[Any, Any]]:
-        """Of each category and text how its features' keys begin, and the key of a missing one."""
+    def _text_keys(self) -> dict[str, tuple[Any, Any]]:
+        """Per category or text column: the hash state of the name prefix, and the key of a missing value."""
         marks = {CATEGORY: k.EQUALS, BOOLEAN: k.EQUALS, TEXT: k.HAS}
         return {
             name: (np.uint64(k.seed_of(name + marks[kind])), np.uint64(k.key_of(name + k.MISSING)))
@@ -180,11 +189,11 @@ class Features:
     def _dictionary(self) -> tuple[Array, Array]:
         size = 1 << max(2 * len(self.names), 2).bit_length()
         table, number = np.zeros(size, np.uint64), np.zeros(size, np.int32)
-        k.enter(np.array([k.key_of(name) for name in self.names], np.uint64), table, number)
+        k.insert_keys(np.array([k.key_of(name) for name in self.names], np.uint64), table, number)
         return table, number
 
     def title(self, name: str) -> str:
-        """A feature's name as people read it: a bin by its edges."""
+        """Return a readable name of a feature; a bin is shown by its edges."""
         column, mark, number = name.rpartition(k.BIN)
         scale = self.scales.get(column)
         if not mark or scale is None or not number.isdigit() or int(number) > len(scale.edges):
@@ -199,37 +208,40 @@ class Features:
 
 @dataclass
 class FeatureNames:
-    """Which columns were seen, and the first feature that was in each: NAMES of them."""
+    """Names of the features seen so far.
+
+    seen: mask of the columns seen. names: the first feature seen in each column, at most MAX_FEATURE_NAMES.
+    """
 
     seen: Array
     names: dict[int, str] = field(default_factory=dict)
 
     @staticmethod
     def of(features: Features) -> "FeatureNames":
-        """What is known before any row is seen: the features of numbers."""
+        """Return the names known before any row is seen: those of the number features."""
         names = FeatureNames(np.zeros(features.width, bool))
-        for labels, places, _ in features._of_number.values():
-            for at in names.new(places):
-                names.add(int(places[at]), labels[at])
+        for labels, columns, _ in features._number_features.values():
+            for at in names.new(columns):
+                names.add(int(columns[at]), labels[at])
         return names
 
     def new(self, columns: Array) -> list[int]:
-        """Where columns stand that were never seen; they count as seen now."""
+        """Return the positions of columns not seen before, and mark those columns as seen."""
         where = np.empty(len(columns), np.int64)
         return [int(at) for at in where[: k.first_seen(columns, self.seen, where)]]
 
     def first(self, count: int) -> dict[str, str]:
-        """The first so many names by column, as JSON has them."""
+        """Return the first `count` names by column, the keys as strings for JSON."""
         return {str(column): name for column, name in sorted(islice(self.names.items(), count))}
 
     def add(self, column: int, name: str) -> None:
-        """Remember a name, if there is room."""
-        if len(self.names) < NAMES:
+        """Store a name unless MAX_FEATURE_NAMES are stored already."""
+        if len(self.names) < MAX_FEATURE_NAMES:
             self.names[column] = name
 
 
-def learn_scales(table: Any, columns: Schema, *, bins: int = BINS) -> dict[str, Scale]:
-    """Mean, deviation and quantiles of every number, from tidy rows."""
+def learn_scales(table: Any, columns: Schema, *, bins: int = DEFAULT_BINS) -> dict[str, Scale]:
+    """Compute the scale of every number column from clean rows."""
     return {
         name: scale_of(table.column(name).to_numpy(), bins)
         for name, kind in columns.kinds.items()
@@ -237,8 +249,8 @@ def learn_scales(table: Any, columns: Schema, *, bins: int = BINS) -> dict[str, 
     }
 
 
-def scale_of(values: Array, bins: int = BINS) -> Scale:
-    """How to scale a number like these."""
+def scale_of(values: Array, bins: int = DEFAULT_BINS) -> Scale:
+    """Compute mean, standard deviation and quantile bin edges; values that are not finite are ignored."""
     known = values[np.isfinite(values)]
     if len(known) == 0:
         return Scale(0.0, 1.0, ())
@@ -249,5 +261,5 @@ def scale_of(values: Array, bins: int = BINS) -> Scale:
     if not np.isfinite(mean):
         mean = 0.0
     quantiles = np.quantile(known, np.arange(1, bins) / bins, method="higher")
-    # An edge at the least value would leave the first bin empty.
+    # An edge at the minimum would leave the first bin empty.
     return Scale(mean, deviation, tuple(float(edge) for edge in np.unique(quantiles) if edge > known.min()))

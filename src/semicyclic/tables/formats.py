@@ -1,4 +1,4 @@
-"""File formats: CSV, JSON lines and Parquet as numbered batches of rows."""
+"""Readers of CSV, JSON lines and Parquet files in batches of numbered rows."""
 
 import hashlib
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semicyclic.tables.arrow import as_text
-from semicyclic.tables.byte_stream import HEAD, TAIL, ByteStream, Wait, blocks
+from semicyclic.tables.byte_stream import HEAD_BYTES, TAIL_BYTES, ByteStream, Wait, blocks
 from semicyclic.tables.text_formats import FormatOptions, csv_rows, header, json_rows
 from semicyclic.types import Array
 
@@ -22,30 +22,34 @@ BOM = b"\xef\xbb\xbf"
 
 
 class FilePosition(NamedTuple):
-    """How far a file was read: bytes of texts (rows of Parquet), and rows."""
+    """Read position in a file: byte offset (row number for Parquet) and number of rows read."""
 
     offset: int = 0
     row: int = 0
 
 
 class TableBatch(NamedTuple):
-    """Some rows, numbered from 1; the rows that are no rows; and the place after them."""
+    """A batch of rows.
+
+    row: row numbers in the file, from 1. faults: (row number, message) of rows that could not be parsed.
+    place: position after the batch. fingerprint: that of the file up to `place`.
+    """
 
     table: Any
     row: Array
     faults: list[tuple[int, str]]
     place: FilePosition
     fingerprint: str
-    # How much of the file was read by then, where that is known.
+    # Share of the file read up to here; 0 if unknown.
     share: float = 0.0
-    # Whether a column that is not there has missing values, as a key that a JSON object lacks.
+    # True if an absent column counts as missing values (a key that no JSON object has), not as an error.
     lenient: bool = False
-    # The objects themselves, of JSON lines.
+    # The text of each row, for JSON lines.
     lines: list[str] | None = None
 
 
 def concat_tables(tables: list[Any]) -> Any:
-    """Tables of several files as one; a column that is of several types becomes texts."""
+    """Concatenate tables of several files; a column with several types becomes strings."""
     types: dict[str, set[Any]] = {}
     for table in tables:
         for field in table.schema:
@@ -62,104 +66,108 @@ def concat_tables(tables: list[Any]) -> Any:
 
 
 def format_of(path: Path, options: FormatOptions) -> str:
-    """csv, jsonl or parquet, as asked or by the file's name."""
+    """Return csv, jsonl or parquet: the requested format, or else the one of the file name."""
     if options.format is not None:
         return options.format
-    found = format_by_name(path)
-    if found is None:
+    by_name = format_by_name(path)
+    if by_name is None:
         raise ValueError(f"{path}: cannot tell its format by its name: say --format csv, jsonl or parquet")
-    return found
+    return by_name
 
 
 def format_by_name(path: Path) -> str | None:
-    """The format that a file's name tells, zipped or not."""
+    """Return the format of a file by its suffix (ignoring .gz), or None if it is unknown."""
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     return SUFFIXES.get(suffixes[-1]) if suffixes else None
 
 
 def open_table(
     path: Path | None,
-    place: FilePosition,
+    position: FilePosition,
     known: str | None,
     options: FormatOptions,
     *,
     wait: Wait,
     stdin: IO[bytes] | None,
 ) -> Iterator[TableBatch]:
-    """The rows of a file from a place on; `known` is the fingerprint it had there.
+    """Yield the rows of a file from a position on.
 
-    path: None is standard input.
+    path: the file, or None for standard input. known: fingerprint that the file must have at `position`.
     """
     if path is not None and format_of(path, options) == "parquet":
-        yield from _parquet(path, place, known, options)
+        yield from _read_parquet(path, position, known, options)
         return
     stream = ByteStream(path, stdin)
     try:
-        yield from _records(stream, place, known, options, wait)
+        yield from _read_records(stream, position, known, options, wait)
     except ValueError as error:
-        told = str(error)
-        raise ValueError(told if told.startswith(stream.name) else f"{stream.name}: {told}") from None
+        message = str(error)
+        raise ValueError(
+            message if message.startswith(stream.name) else f"{stream.name}: {message}"
+        ) from None
     finally:
         stream.close()
 
 
-def check_fingerprint(path: Path, place: FilePosition, known: str, options: FormatOptions) -> None:
-    """Refuse a file that is not, up to a place, the one that was read before."""
+def check_fingerprint(path: Path, position: FilePosition, known: str, options: FormatOptions) -> None:
+    """Raise if the bytes of a file up to `position` differ from those read before."""
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: it was read before, and is gone")
+        raise FileNotFoundError(f"{path}: the file was read before but no longer exists")
     if format_of(path, options) == "parquet":
         same = _parquet_fingerprint(path) == known
-    elif place.offset == 0:
+    elif position.offset == 0:
         return
     else:
         stream = ByteStream(path)
         try:
-            first = stream.read(min(HEAD, place.offset))
-            while len(first) < min(HEAD, place.offset) and (more := stream.read(HEAD - len(first))):
+            first = stream.read(min(HEAD_BYTES, position.offset))
+            while len(first) < min(HEAD_BYTES, position.offset) and (
+                more := stream.read(HEAD_BYTES - len(first))
+            ):
                 first += more
-            stream.skip(place.offset)
-            same = _fingerprint(stream.head, place.offset, stream.tail) == known
+            stream.skip(position.offset)
+            same = _fingerprint(stream.head, position.offset, stream.tail) == known
         finally:
             stream.close()
     if not same:
-        raise ValueError(f"{path}: it is not what it was when the run began: its bytes differ")
+        raise ValueError(f"{path}: the file changed since the run began: its bytes differ")
 
 
-def _records(
-    stream: ByteStream, place: FilePosition, known: str | None, options: FormatOptions, wait: Wait
+def _read_records(
+    stream: ByteStream, position: FilePosition, known: str | None, options: FormatOptions, wait: Wait
 ) -> Iterator[TableBatch]:
-    """CSV, of which the first line names the columns, or JSON lines."""
+    """Read CSV, with the column names in the first line, or JSON lines."""
     first = _first_bytes(stream, wait)
-    kind = options.format
-    if kind is None:
-        kind = "csv" if stream.path is None else format_of(stream.path, options)
+    file_format = options.format
+    if file_format is None:
+        file_format = "csv" if stream.path is None else format_of(stream.path, options)
         if stream.path is None and first.lstrip()[:1] == b"{":
-            kind = "jsonl"
-    mark = len(BOM) if first.startswith(BOM) else 0
+            file_format = "jsonl"
+    bom_size = len(BOM) if first.startswith(BOM) else 0
     names: list[str] = []
-    delimiter, begin = ",", mark
-    if kind == "csv":
+    delimiter, begin = ",", bom_size
+    if file_format == "csv":
         end = first.find(b"\n")
         begin = len(first) if end < 0 else end + 1
-        names, delimiter = header(first[mark:begin], options)
+        names, delimiter = header(first[bom_size:begin], options)
     before, rest = first[:begin], first[begin:]
-    if place.offset:
-        if place.offset > stream.size:
-            stream.skip(place.offset)
-        rest = first[place.offset :]
-        before = stream.tail if place.offset >= len(first) else first[: place.offset]
-        if known is not None and _fingerprint(stream.head, place.offset, before[-TAIL:]) != known:
-            raise ValueError(f"{stream.name}: it is not what it was when the run began: its bytes differ")
+    if position.offset:
+        if position.offset > stream.size:
+            stream.skip(position.offset)
+        rest = first[position.offset :]
+        before = stream.tail if position.offset >= len(first) else first[: position.offset]
+        if known is not None and _fingerprint(stream.head, position.offset, before[-TAIL_BYTES:]) != known:
+            raise ValueError(f"{stream.name}: the file changed since the run began: its bytes differ")
         if not before.endswith(b"\n"):
-            rest = rest or stream.read(HEAD)
+            rest = rest or stream.read(HEAD_BYTES)
             if rest and rest[:1] not in (b"\n", b"\r"):
-                raise ValueError("its last line was learnt from before it was whole: start again")
-    row = place.row
+                raise ValueError("its last line was incomplete when it was read before: start a new run")
+    row = position.row
     for data, offset, tail in blocks(
-        stream, before, rest, wait, delimiter=ord(delimiter), quoted=kind == "csv"
+        stream, before, rest, wait, delimiter=ord(delimiter), quoted=file_format == "csv"
     ):
         lines: list[str] | None = None
-        if kind == "csv":
+        if file_format == "csv":
             table, numbers, faults, row = csv_rows(data, names, delimiter, row, options)
         else:
             table, numbers, faults, row, lines = json_rows(data, row, options)
@@ -167,15 +175,22 @@ def _records(
         plain = stream.path is not None and not stream.zipped
         share = offset / max(stream.path.stat().st_size, 1) if plain and stream.path else 0.0
         yield TableBatch(
-            table, numbers, faults, FilePosition(offset, row), fingerprint, share, kind == "jsonl", lines
+            table,
+            numbers,
+            faults,
+            FilePosition(offset, row),
+            fingerprint,
+            share,
+            file_format == "jsonl",
+            lines,
         )
 
 
 def _first_bytes(stream: ByteStream, wait: Wait) -> bytes:
-    """The first bytes, with the first line whole."""
+    """Read the first bytes, including the complete first line."""
     first = b""
     while b"\n" not in first:
-        new = stream.read(HEAD)
+        new = stream.read(HEAD_BYTES)
         if not new and not wait():
             break
         first += new
@@ -183,23 +198,23 @@ def _first_bytes(stream: ByteStream, wait: Wait) -> bytes:
 
 
 def _fingerprint(head: bytes, offset: int, tail: bytes) -> str:
-    """By what a file is known again: its first bytes, and the last before a place."""
+    """Hash that identifies a file up to `offset`, from its first bytes and the last ones before `offset`."""
     return hashlib.sha256(b"%s|%d|%s" % (head[:offset], offset, tail)).hexdigest()
 
 
-def _parquet(
-    path: Path, place: FilePosition, known: str | None, options: FormatOptions
+def _read_parquet(
+    path: Path, position: FilePosition, known: str | None, options: FormatOptions
 ) -> Iterator[TableBatch]:
     fingerprint = _parquet_fingerprint(path)
     if known is not None and fingerprint != known:
-        raise ValueError(f"{path}: it is not the file that it was when the run began")
+        raise ValueError(f"{path}: the file changed since the run began")
     try:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             row, total = 0, max(file.metadata.num_rows, 1)
             names = [name for name in file.schema_arrow.names if name not in options.ignore]
             for group in range(file.num_row_groups):
                 size = file.metadata.row_group(group).num_rows
-                if row + size <= place.row:
+                if row + size <= position.row:
                     row += size
                     continue
                 for batch in file.iter_batches(
@@ -207,10 +222,10 @@ def _parquet(
                 ):
                     part, first = pa.Table.from_batches([batch]), row
                     row += len(batch)
-                    if row <= place.row:
+                    if row <= position.row:
                         continue
-                    if first < place.row:
-                        part, first = part.slice(place.row - first), place.row
+                    if first < position.row:
+                        part, first = part.slice(position.row - first), position.row
                     yield TableBatch(
                         part,
                         np.arange(first + 1, row + 1),
@@ -226,8 +241,8 @@ def _parquet(
 
 
 def _parquet_fingerprint(path: Path) -> str:
-    """A Parquet file ends with its description, so its last bytes tell it from others."""
+    """Hash of the file size and the last bytes; a Parquet file ends with its metadata."""
     with open(path, "rb") as file:
         size = file.seek(0, 2)
-        file.seek(max(size - HEAD, 0))
+        file.seek(max(size - HEAD_BYTES, 0))
         return hashlib.sha256(file.read() + b"|%d" % size).hexdigest()

@@ -1,4 +1,4 @@
-"""`Labels`: classes and their codes, or numbers with their mean and scale."""
+"""`Labels`: the mapping from labels to training targets: class codes or standardized numbers."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +12,16 @@ from semicyclic.tables.arrow import texts
 from semicyclic.tables.columns import BOOLEAN, CATEGORY
 from semicyclic.types import Array
 
-MOST_CLASSES = 1000
+MAX_CLASSES = 1000
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What labels are: classes in the order of their codes; or numbers, of this mean and scale."""
+    """Type and encoding of the labels.
+
+    kind: column type of the label. classes: the classes in order of their codes; empty for regression.
+    mean, scale: mean and standard deviation by which regression labels are standardized.
+    """
 
     kind: str
     loss: Loss
@@ -40,60 +44,63 @@ class Labels:
         return Labels(str(value["kind"]), by_name(value["loss"]), tuple(value["classes"]), mean, scale)
 
     def codes(self, labels: Any) -> tuple[Array, Array]:
-        """Labels as they are learnt from: codes of classes, or scaled numbers; and which are unknown."""
+        """Return training targets (class codes or standardized numbers) and a mask of unknown classes."""
         if not self.classes:
             return (labels - self.mean) / self.scale, np.zeros(len(labels), bool)
         if self.kind == CATEGORY:
-            found = pc.index_in(labels, value_set=pa.array([str(each) for each in self.classes]))
-            codes = pc.fill_null(found, -1).to_numpy(zero_copy_only=False)
+            index = pc.index_in(labels, value_set=pa.array([str(name) for name in self.classes]))
+            codes = pc.fill_null(index, -1).to_numpy(zero_copy_only=False)
         else:
             order = np.argsort(np.array(self.classes, np.float64))
             known = np.array(self.classes, np.float64)[order]
-            near = np.searchsorted(known, labels).clip(0, len(known) - 1)
-            codes = np.where(known[near] == labels, order[near], -1)
+            nearest = np.searchsorted(known, labels).clip(0, len(known) - 1)
+            codes = np.where(known[nearest] == labels, order[nearest], -1)
         return codes.astype(np.float64), np.asarray(codes < 0)
 
     def new_classes(self, labels: Any, row: Array, unknown: Array) -> list[tuple[int, str]]:
-        """What is wrong with rows whose class is not among those known."""
+        """Return faults, as (row number, message), for the rows whose class is unknown."""
         where = np.flatnonzero(unknown)
         values = labels[where].tolist() if isinstance(labels, np.ndarray) else labels.take(where).to_pylist()
-        known = ", ".join(repr(each) for each in self.classes)
+        known = ", ".join(repr(name) for name in self.classes)
         what = f"is new, the classes are {known}: name them all with --classes"
         return [(int(row[at]), f"label {value!r} {what}") for at, value in zip(where, values, strict=True)]
 
     def loss_scale(self) -> float:
-        """By what a loss of scaled labels is multiplied to be one of the labels themselves."""
+        """Return the factor that converts a loss of standardized labels to the original units."""
         return self.scale**2 if self.loss == squared else self.scale
 
 
 def class_name(value: Any) -> str:
-    """A class as people write it."""
+    """Return a class as text, with booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, ...]) -> Labels:
-    """What labels are, from the stream's first rows and what the user says."""
-    said = _loss_by_name(loss)
+    """Infer the label encoding from the stream's first rows and the user's `loss` and `classes`."""
+    requested = _loss_by_name(loss)
     known = _parse_classes(classes, kind) if classes else _infer_classes(labels, kind)
-    regression = said is not None and said.classes == 0
+    regression = requested is not None and requested.classes == 0
     if kind == CATEGORY and regression:
-        raise ValueError(f"loss {loss} needs numbers as labels, and these are texts such as {known[0]!r}")
-    if regression or (said is None and kind not in (CATEGORY, BOOLEAN) and len(known) > 2 and not classes):
-        return _numbers(labels, kind, said or squared)
+        raise ValueError(f"loss {loss} needs numbers as labels, but these are strings such as {known[0]!r}")
+    if regression or (
+        requested is None and kind not in (CATEGORY, BOOLEAN) and len(known) > 2 and not classes
+    ):
+        return _regression_labels(labels, kind, requested or squared)
     if len(known) < 2:
         raise ValueError(
             f"all labels of the first {len(labels):,} rows are {known[0]!r}: name all classes "
             f"(--classes {known[0]} ...), or say --loss squared if they are numbers"
         )
-    if len(known) > MOST_CLASSES:
+    if len(known) > MAX_CLASSES:
         raise ValueError(
-            f"the label has more than {MOST_CLASSES:,} different values: so many classes are not learnt"
+            f"the label has more than {MAX_CLASSES:,} different values, the maximum number of classes"
         )
-    if said is not None and len(known) != said.classes:
+    if requested is not None and len(known) != requested.classes:
         raise ValueError(
-            f"there are {len(known)} classes in the first rows, and loss {said!r} takes {said.classes}"
+            f"there are {len(known)} classes in the first rows, but loss {requested!r} "
+            f"takes {requested.classes}"
         )
-    return Labels(kind, said or (logistic if len(known) == 2 else softmax(len(known))), known)
+    return Labels(kind, requested or (logistic if len(known) == 2 else softmax(len(known))), known)
 
 
 def _loss_by_name(loss: str | None) -> Loss | None:
@@ -108,7 +115,7 @@ def _parse_classes(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:
     if kind == BOOLEAN:
         return False, True
     try:
-        return tuple(_plain(float(each)) for each in classes)
+        return tuple(_int_if_integral(float(name)) for name in classes)
     except ValueError:
         raise ValueError(
             f"--classes {' '.join(classes)}: the labels are numbers, so classes must be"
@@ -122,14 +129,14 @@ def _infer_classes(labels: Any, kind: str) -> tuple[Any, ...]:
         present = labels.filter(pa.array(texts(labels).there))
         return tuple(sorted(pc.unique(present).to_pylist()))
     values = np.unique(labels)
-    return tuple(_plain(value) for value in values[: MOST_CLASSES + 1].tolist())
+    return tuple(_int_if_integral(value) for value in values[: MAX_CLASSES + 1].tolist())
 
 
-def _plain(value: float) -> int | float:
+def _int_if_integral(value: float) -> int | float:
     return int(value) if value == int(value) else value
 
 
-def _numbers(labels: Any, kind: str, loss: Loss) -> Labels:
+def _regression_labels(labels: Any, kind: str, loss: Loss) -> Labels:
     mean, scale = float(np.mean(labels)), float(np.std(labels))
     if not (np.isfinite(scale) and scale > 0):
         scale = 1.0

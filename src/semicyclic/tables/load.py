@@ -1,4 +1,4 @@
-"""`read`: files as rows in memory, with the features that a model takes along."""
+"""`read`: loads files into memory as rows, with the features that a model trained on them stores."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +17,10 @@ from semicyclic.tables.vocabulary import Vocabulary
 
 
 class ReadRequest(NamedTuple):
-    """What `read` is asked for beside the files."""
+    """Arguments of `read` other than the files.
+
+    wish: column settings, or None to reuse the features `like` (in JSON form). skip: drop faulty rows.
+    """
 
     wish: ColumnRequest | None
     like: Any
@@ -29,7 +32,7 @@ class ReadRequest(NamedTuple):
 
 
 def read_files(given: list[str], asked: ReadRequest) -> Rows:
-    """All rows of some files, sorted by time."""
+    """Read all rows of the files, sorted by time."""
     inputs = Sources(given, asked.options)
     parts = list(inputs.parts(ReadPosition()))
     sample = first_rows(parts)
@@ -45,13 +48,13 @@ def read_files(given: list[str], asked: ReadRequest) -> Rows:
             columns = infer_schema(sample, asked.wish)
         except ValueError as error:
             raise ValueError(f"{inputs.name(0)}: {error}") from None
-    held = []
+    cleaned = []
     for part in parts:
         name = inputs.name(part.file)
-        held.append(clean_batch(columns, part, name))
+        cleaned.append(clean_batch(columns, part, name))
         if not asked.skip:
-            raise_first_fault(held[-1], name, "or leave such rows out: on_error='skip'")
-    tidy = concat_clean_rows(held)
+            raise_first_fault(cleaned[-1], name, "or leave such rows out: on_error='skip'")
+    tidy = concat_clean_rows(cleaned)
     if len(tidy.ticks) == 0:
         raise ValueError(f"{inputs.name(0)}: none of its rows has a label")
     if features is None:
@@ -71,9 +74,9 @@ def _learn_features(columns: Schema, table: Any, bins: int, bits: int | None) ->
     scales = learn_scales(table.slice(0, START), columns, bins=bins)
     if bits is not None:
         return Features(columns, scales, bits)
-    seen = Vocabulary(columns)
-    seen.add(table)
-    return seen.features(scales) or Features(columns, scales)
+    vocabulary = Vocabulary(columns)
+    vocabulary.add(table)
+    return vocabulary.features(scales) or Features(columns, scales)
 
 
 def _labels(tidy: CleanRows, columns: Schema) -> Any:
@@ -84,8 +87,8 @@ def _labels(tidy: CleanRows, columns: Schema) -> Any:
     values = tidy.labels
     if columns.label_kind == BOOLEAN:
         return values > 0.5
-    whole = bool((values == np.round(values)).all()) and np.abs(values).max(initial=0) < 2**53
-    return values.astype(np.int64) if whole else values
+    integral = bool((values == np.round(values)).all()) and np.abs(values).max(initial=0) < 2**53
+    return values.astype(np.int64) if integral else values
 
 
 def read(
@@ -106,31 +109,66 @@ def read(
     format: str | None = None,
     encoding: str = "utf-8",
 ) -> Rows:
-    """Rows of CSV, JSON lines or Parquet files, sorted by time.
+    """Read CSV, JSON lines or Parquet files into rows sorted by time.
 
-    when: the column with the time, or two, a date and an hour. zone: that of times which name none.
-    label: the column to learn. Rows without one are left out.
-    like: a model or rows: make the same features as they have, to predict or to go on learning.
-    number, category, text, ignore: what columns are, where their cells do not tell.
-    bins: quantile bins of a number, beside its scaled value; 1 for none.
-    bits: 2^bits hashed columns; unless given, a column for every feature in the files.
-    on_error: "stop" at a row that cannot be read, or "skip" it.
+    Column types are inferred from the first rows unless they are given.
+
+    Parameters
+    ----------
+    files : path or sequence of paths
+        Files or folders. A folder's files are read in the order of their names.
+    when : str or (str, str), optional
+        Time column, or a date and an hour column. Required unless `like` is given.
+    label : str, optional
+        Label column. Rows without a label are dropped.
+    zone : str, default "UTC"
+        Time zone of times that name none.
+    like : model or Rows, optional
+        Encode the rows with the same features as this model or these rows, to predict or to continue
+        training. `when`, `when_format`, `zone`, `number`, `category`, `text`, `bins` and `bits` then have
+        no effect.
+    number, category, text, ignore : sequence of str
+        Names of columns whose type is not to be inferred, by type; `ignore` are left out.
+    when_format : str, optional
+        strptime pattern of the times, if it cannot be inferred.
+    bins : int, default 16
+        Number of quantile bins of each number, in addition to its scaled value; 1 for none.
+    bits : int, optional
+        Hash the features to 2^bits columns. By default, every feature in the files has a column.
+    on_error : {"stop", "skip"}, default "stop"
+        Raise at a row that cannot be read, or skip it.
+    format : {"csv", "jsonl", "parquet"}, optional
+        File format. By default, it follows from the file name.
+    encoding : str, default "utf-8"
+        Encoding of CSV and JSON lines.
+
+    Returns
+    -------
+    Rows
+        The rows. Their `features` attribute describes the encoding.
+
+    Raises
+    ------
+    ValueError
+        If an argument is invalid, a column is missing, a file is damaged or has no usable rows, or, with
+        ``on_error="stop"``, a row cannot be read.
+    FileNotFoundError
+        If a file does not exist.
     """
-
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: choose 'stop' or 'skip'")
     wish, known = None, None
     if like is not None:
         known = getattr(like, "features", None)
         if known is None:
-            raise ValueError("like= has no features: it must be a model or rows that come from a file")
+            raise ValueError("like= has no features: give a model trained on rows from a file, or such rows")
     elif when is None:
-        raise ValueError("say which column has the time: when='...'")
+        raise ValueError("when= is missing: give the name of the time column")
     else:
         names = (when,) if isinstance(when, str) else tuple(when)
         kinds = tuple(number), tuple(category), tuple(text), tuple(ignore)
         wish = ColumnRequest(names, label, zone, when_format, *kinds)
-    given = [files] if isinstance(files, str | PathLike) else list(files)
+    paths = [files] if isinstance(files, str | PathLike) else list(files)
     options = FormatOptions(format, encoding, tuple(ignore))
     asked = ReadRequest(wish, known, label, bins, bits, on_error == "skip", options)
-    return read_files([fspath(each) for each in given], asked)
+    return read_files([fspath(path) for path in paths], asked)

@@ -12,17 +12,17 @@ from semicyclic.tables.formats import FilePosition, TableBatch, check_fingerprin
 from semicyclic.tables.text_formats import FormatOptions
 
 STDIN = "-"
-PLAIN = FormatOptions()
+DEFAULT_OPTIONS = FormatOptions()
 
 
 class ReadPosition(NamedTuple):
-    """How far everything was read: of every file so far its place, and its fingerprint there."""
+    """Read position in the entire input: position in every file opened so far, and its fingerprint there."""
 
     places: tuple[FilePosition, ...] = ()
     prints: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        return {"places": [list(place) for place in self.places], "prints": list(self.prints)}
+        return {"places": [list(position) for position in self.places], "prints": list(self.prints)}
 
     @staticmethod
     def from_json(value: Any) -> "ReadPosition":
@@ -31,7 +31,7 @@ class ReadPosition(NamedTuple):
 
 
 class SourceBatch(NamedTuple):
-    """Some rows of one of the files, and the mark after them."""
+    """A batch of rows from the file with index `file`, and the read position after it (`mark`)."""
 
     batch: TableBatch
     file: int
@@ -40,14 +40,15 @@ class SourceBatch(NamedTuple):
 
 @dataclass
 class Sources:
-    """Files and folders, one after another; a folder's files in the order of their names.
+    """Files, folders and standard input ("-"), read one after another; a folder's files sorted by name.
 
-    follow: at the end of what there is, wait for more: the last file's new rows, standard input's, a
-        folder's new files.
+    follow: at the end of the input, wait for new rows of the last file or of standard input, and for new
+        files in a folder. pause: seconds between two checks for new data.
+    files: the files found so far; None is standard input.
     """
 
     given: Sequence[str | Path]
-    options: FormatOptions = PLAIN
+    options: FormatOptions = DEFAULT_OPTIONS
     follow: bool = False
     pause: float = 0.2
     stdin: IO[bytes] | None = None
@@ -63,64 +64,68 @@ class Sources:
             raise ValueError(f"{', '.join(map(str, self.given))}: there are no files to read")
 
     def name(self, file: int) -> str:
-        """What a file is called."""
+        """Return the name of a file for messages."""
         path = self.files[file]
         return "standard input" if path is None else path.name
 
     def parts(self, mark: ReadPosition) -> Iterator[SourceBatch]:
-        """Everything from a mark on."""
+        """Yield all batches from a read position on."""
         if len(mark.places) > len(self.files):
             raise ValueError(
-                f"{len(mark.places)} files were read before, and now there are {len(self.files)}"
+                f"{len(mark.places)} files were read before, but the input now has only {len(self.files)}"
             )
         for path, reached, fingerprint in zip(self.files, mark.places[:-1], mark.prints, strict=False):
             if path is not None and fingerprint:
                 check_fingerprint(path, reached, fingerprint, self.options)
         before = ReadPosition(mark.places[:-1], mark.prints[:-1])
-        place = mark.places[-1] if mark.places else FilePosition()
+        position = mark.places[-1] if mark.places else FilePosition()
         known: str | None = mark.prints[-1] if mark.prints else None
         file = len(before.places)
         while file < len(self.files):
-            here = ReadPosition((*before.places, place), (*before.prints, known or ""))
+            here = ReadPosition((*before.places, position), (*before.prints, known or ""))
             wait = partial(self._wait, file)
             for batch in open_table(
-                self.files[file], place, known, self.options, wait=wait, stdin=self.stdin
+                self.files[file], position, known, self.options, wait=wait, stdin=self.stdin
             ):
                 here = ReadPosition((*before.places, batch.place), (*before.prints, batch.fingerprint))
                 yield SourceBatch(batch, file, here)
             while file + 1 == len(self.files) and self._wait(file):
                 pass
-            before, file, place, known = here, file + 1, FilePosition(), None
+            before, file, position, known = here, file + 1, FilePosition(), None
 
     def _wait(self, file: int) -> bool:
-        """Whether to look again at a file that has ended: not if another has begun."""
+        """Pause, then return whether to check the ended file again; False if a later file exists."""
         if not self.follow or file + 1 < len(self.files):
             return False
         time.sleep(self.pause)
-        now = self._list_files()
-        if now[: len(self.files)] != self.files:
-            raise ValueError("a file went, or a new one came before those already read: names must follow")
-        self.files = now
-        # What stands in the file by now is still read before the next begins.
+        current_files = self._list_files()
+        if current_files[: len(self.files)] != self.files:
+            raise ValueError(
+                "the input folder changed: files already read must stay, and new ones must sort after them"
+            )
+        self.files = current_files
+        # Rows appended to this file in the meantime are read before the next file begins.
         return True
 
     def _list_files(self) -> list[Path | None]:
-        found: list[Path | None] = []
-        for each in self.given:
-            path = Path(each)
-            if str(each) == STDIN:
-                found.append(None)
+        files: list[Path | None] = []
+        for given in self.given:
+            path = Path(given)
+            if str(given) == STDIN:
+                files.append(None)
             elif path.is_dir():
-                inside = [
-                    one for one in path.iterdir() if one.is_file() and not one.name.startswith((".", "_"))
+                entries = [
+                    entry
+                    for entry in path.iterdir()
+                    if entry.is_file() and not entry.name.startswith((".", "_"))
                 ]
-                fit = [one for one in inside if self.options.format or format_by_name(one)]
-                fit.sort(key=lambda one: one.name)
-                found.extend(fit)
+                readable = [entry for entry in entries if self.options.format or format_by_name(entry)]
+                readable.sort(key=lambda entry: entry.name)
+                files.extend(readable)
             elif path.is_file():
-                found.append(path)
+                files.append(path)
             else:
                 raise FileNotFoundError(f"{path}: there is no such file or folder")
-        if found.count(None) > 1:
+        if files.count(None) > 1:
             raise ValueError("standard input can be read once only: give '-' once")
-        return found
+        return files

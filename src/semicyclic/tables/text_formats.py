@@ -1,4 +1,4 @@
-"""CSV and JSON lines: parsing of byte blocks into numbered rows of text."""
+"""Parsers of CSV and JSON lines: blocks of bytes to numbered rows of strings."""
 
 import json
 from typing import Any, NamedTuple
@@ -8,21 +8,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
-BATCH = 1 << 15
+# Rows per batch of a Parquet file.
+BATCH_ROWS = 1 << 15
 DELIMITERS = ",\t;|"
 
 
 class FormatOptions(NamedTuple):
-    """How files are read: `format` where the name does not tell; columns to leave out."""
+    """File reading options.
+
+    format: csv, jsonl or parquet; by default it follows from the file name. ignore: columns to leave out.
+    batch: rows per batch of a Parquet file.
+    """
 
     format: str | None = None
     encoding: str = "utf-8"
     ignore: tuple[str, ...] = ()
-    batch: int = BATCH
+    batch: int = BATCH_ROWS
 
 
 def header(line: bytes, options: FormatOptions) -> tuple[list[str], str]:
-    """The columns' names, and what parts the cells."""
+    """Return the column names and the delimiter of a CSV header line."""
     try:
         text = line.decode(options.encoding).rstrip("\r\n")
     except (UnicodeDecodeError, LookupError) as error:
@@ -32,31 +37,35 @@ def header(line: bytes, options: FormatOptions) -> tuple[list[str], str]:
     if not text.strip():
         raise ValueError("the file is empty: its first line must name the columns")
     delimiter = max(DELIMITERS, key=text.count)
-    options_ = arrow_csv.ParseOptions(delimiter=delimiter)
-    found = arrow_csv.read_csv(
+    parse_options = arrow_csv.ParseOptions(delimiter=delimiter)
+    parsed = arrow_csv.read_csv(
         pa.BufferReader((text + "\n").encode()),
         read_options=arrow_csv.ReadOptions(autogenerate_column_names=True, use_threads=False),
-        parse_options=options_,
+        parse_options=parse_options,
         convert_options=arrow_csv.ConvertOptions(null_values=[], true_values=[], false_values=[]),
     )
-    names = [str(found.column(at)[0].as_py()) for at in range(found.num_columns)]
-    double = next((name for at, name in enumerate(names) if name in names[:at]), None)
-    if double is not None:
-        raise ValueError(f"the header names the column {double!r} twice")
+    names = [str(parsed.column(at)[0].as_py()) for at in range(parsed.num_columns)]
+    duplicate = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if duplicate is not None:
+        raise ValueError(f"the header names the column {duplicate!r} twice")
     return names, delimiter
 
 
 def csv_rows(data: bytes, names: list[str], delimiter: str, row: int, options: FormatOptions) -> Any:
-    """A block of CSV as a table of texts."""
-    wrong: list[tuple[int, str]] = []
+    """Parse a block of CSV into a table of strings.
+
+    row: number of rows before the block. Returns the table, its row numbers, the faults as (row number,
+    message), and the number of rows up to the end of the block.
+    """
+    faults: list[tuple[int, str]] = []
 
     def refuse(bad: Any) -> str:
-        wrong.append((bad.number, f"it has {bad.actual_columns} cells, the header {bad.expected_columns}"))
+        faults.append((bad.number, f"it has {bad.actual_columns} cells, the header {bad.expected_columns}"))
         return "skip"
 
     kept = [name for name in names if name not in options.ignore]
     try:
-        # Checked here: Arrow complains of bad bytes in its own ways, some of them not to us.
+        # Validated here, because Arrow reports invalid bytes in several ways, not all as exceptions.
         text = data.decode(options.encoding)
     except UnicodeDecodeError as error:
         near = row + 1 + data.count(b"\n", 0, error.start)
@@ -81,20 +90,20 @@ def csv_rows(data: bytes, names: list[str], delimiter: str, row: int, options: F
     except pa.ArrowInvalid as error:
         raise ValueError(f"after row {row}: {error}") from None
     if delimiter == ";":
-        # Where cells are parted by semicolons, a comma among figures is a decimal point.
+        # In semicolon-separated files, a comma between digits is a decimal point.
         for at, name in enumerate(table.column_names):
             plain = pc.replace_substring_regex(table.column(name), r"^([+-]?[0-9]+),([0-9]+)$", r"\1.\2")
             table = table.set_column(at, name, plain)
-    count = table.num_rows + len(wrong)
+    count = table.num_rows + len(faults)
     numbers = np.arange(row + 1, row + 1 + count)
-    if wrong:
-        numbers = np.delete(numbers, [number - 1 for number, _ in wrong])
-    return table, numbers, [(row + number, what) for number, what in wrong], row + count
+    if faults:
+        numbers = np.delete(numbers, [number - 1 for number, _ in faults])
+    return table, numbers, [(row + number, what) for number, what in faults], row + count
 
 
 def json_rows(data: bytes, row: int, options: FormatOptions) -> Any:
-    """A block of JSON lines as a table of texts."""
-    found: dict[str, list[str | None]] = {}
+    """Parse a block of JSON lines; returns the same as `csv_rows`, and the text of each row."""
+    columns: dict[str, list[str | None]] = {}
     numbers: list[int] = []
     faults: list[tuple[int, str]] = []
     lines: list[str] = []
@@ -106,7 +115,7 @@ def json_rows(data: bytes, row: int, options: FormatOptions) -> Any:
         try:
             text = line.decode(options.encoding)
             value = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
-            text.encode()  # half a surrogate is no text
+            text.encode()  # raises for a lone surrogate
         except (ValueError, RecursionError) as error:
             faults.append((row, f"not JSON: {error}"))
             continue
@@ -118,19 +127,19 @@ def json_rows(data: bytes, row: int, options: FormatOptions) -> Any:
                 if isinstance(cell, dict | list):
                     nested.add(name)
                     cell = None
-                column = found.setdefault(name, [])
+                column = columns.setdefault(name, [])
                 column.extend([None] * (len(numbers) - len(column)))
                 column.append(_as_text(cell))
         numbers.append(row)
         lines.append(text)
-    for column in found.values():
+    for column in columns.values():
         column.extend([None] * (len(numbers) - len(column)))
-    if numbers and not found:
-        found[""] = [None] * len(numbers)  # a table without columns would have no rows
-    # Lists and structures are no features: a column of nothing else has the type that says so.
-    odd = {name for name in nested if all(cell is None for cell in found[name])}
-    types = {name: pa.list_(pa.string()) if name in odd else pa.string() for name in found}
-    table = pa.table({name: pa.array(column, types[name]) for name, column in found.items()})
+    if numbers and not columns:
+        columns[""] = [None] * len(numbers)  # a table without columns would have no rows
+    # Lists and objects cannot be features: a column of only these gets a list type, which marks it as such.
+    only_nested = {name for name in nested if all(cell is None for cell in columns[name])}
+    types = {name: pa.list_(pa.string()) if name in only_nested else pa.string() for name in columns}
+    table = pa.table({name: pa.array(column, types[name]) for name, column in columns.items()})
     return table, np.array(numbers, np.int64), faults, row, lines
 
 

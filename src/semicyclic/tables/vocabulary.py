@@ -1,4 +1,4 @@
-"""`Vocabulary`: the exact features of a whole input, collected in an extra pass."""
+"""`Vocabulary`: all features of an input, collected in an extra pass."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,16 +12,20 @@ from semicyclic.tables.features import Features, Scale, scale_of
 from semicyclic.tables.kernels import hashing as k
 from semicyclic.types import Array
 
-# More features than this are hashed.
-MOST = 1 << 20
-# How many rows, evenly spaced over the stream, tell how a number is spread.
-SAMPLE = 1 << 17
+# Inputs with more features than this are hashed instead.
+MAX_FEATURES = 1 << 20
+# Number of rows, evenly spaced over the stream, from which number scales are computed.
+SAMPLE_ROWS = 1 << 17
 _LETTERS = bytes(k.LETTER)
 
 
 @dataclass
 class Vocabulary:
-    """What is known after some rows: values of categories, tokens of texts, a sample of the numbers."""
+    """Features seen so far.
+
+    found: names of the category and token features. numbers: every `stride`-th value of each number column.
+    rows: number of rows seen.
+    """
 
     columns: Schema
     found: set[str] = field(default_factory=set)
@@ -30,7 +34,7 @@ class Vocabulary:
     numbers: dict[str, list[Array]] = field(default_factory=dict)
 
     def add(self, table: Any) -> None:
-        """Go over some tidy rows."""
+        """Add the features of clean rows."""
         for name, kind in self.columns.kinds.items():
             column = table.column(name).combine_chunks()
             if kind == NUMBER:
@@ -49,21 +53,21 @@ class Vocabulary:
                 words.discard(b"")
                 self.found.update(f"{name}{k.HAS}{word.decode('utf-8', 'replace')}" for word in words)
         self.rows += table.num_rows
-        while self.rows > self.stride * SAMPLE:
-            # Every second of those kept, as if the stride had been twice as long from the start.
+        while self.rows > self.stride * SAMPLE_ROWS:
+            # Keep every second value, as if the stride had been twice as long from the start.
             self.numbers = {name: [np.concatenate(parts)[::2]] for name, parts in self.numbers.items()}
             self.stride *= 2
 
     def scales(self, bins: int) -> dict[str, Scale]:
-        """How every number is scaled and binned."""
+        """Compute the scale of every number column from the sample."""
         return {name: scale_of(np.concatenate(parts), bins) for name, parts in self.numbers.items()}
 
     def features(self, scales: dict[str, Scale]) -> Features | None:
-        """A column for every feature; None where there are too many."""
+        """Return features with a column each, or None if there are more than MAX_FEATURES."""
         labels = list(self.found)
         for name, scale in scales.items():
             bins = len(scale.edges) + 1 if scale.edges else 0
             labels += [name, name + k.MISSING, *(f"{name}{k.BIN}{number}" for number in range(bins))]
-        if len(labels) > MOST:
+        if len(labels) > MAX_FEATURES:
             return None
         return Features(self.columns, scales, None, tuple(sorted(labels)))

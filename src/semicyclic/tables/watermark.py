@@ -1,8 +1,9 @@
 """Watermark: sorts a stream of rows by time and handles rows that arrive late.
 
-The watermark is the newest time so far minus `lateness`. A row older than the watermark is late. All others
-come out sorted by time, rows of equal time in order of arrival, however the stream was cut into parts. A late
-row is dropped, or kept at the position that the stream has reached, or ends the run.
+The watermark is the newest time so far minus `lateness`. A row older than the watermark is late. All other
+rows are returned sorted by time, rows of equal time in order of arrival. The result does not depend on how
+the stream was split into batches. A late row is dropped, or kept at the time of the watermark, or ends the
+run.
 """
 
 from dataclasses import dataclass, replace
@@ -20,9 +21,10 @@ LONG_AGO = -(2**62)
 
 @dataclass(frozen=True, eq=False)
 class WaitingRows:
-    """Rows on their way: tidy features, times, labels.
+    """Rows that wait for the watermark: clean features, times and labels.
 
-    key: the time by which they are sorted: their own, or for late rows that are used, the stream's.
+    ticks: times in microseconds since 1970 UTC. key: the time to sort by: `ticks`, or for a late row that is
+    kept, the watermark when it arrived.
     """
 
     table: Any
@@ -34,11 +36,11 @@ class WaitingRows:
         return len(self.ticks)
 
     def arrays(self) -> dict[str, Array]:
-        """All that is known of a row beside its features, by name."""
+        """Return all fields except the feature table, by name."""
         return {name: column for name, column in vars(self).items() if name != "table"}
 
     def take(self, rows: Array | slice) -> "WaitingRows":
-        """Some of the rows, by number or as a slice."""
+        """Select rows by index array or slice."""
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
             table = self.table.slice(start, max(stop - start, 0))
@@ -48,16 +50,16 @@ class WaitingRows:
 
 
 def concat_waiting(parts: list[WaitingRows]) -> WaitingRows:
-    """Rows one part after another."""
+    """Concatenate waiting rows."""
     if len(parts) == 1:
         return parts[0]
-    each = [part.arrays() for part in parts]
-    columns = {name: np.concatenate([arrays[name] for arrays in each]) for name in each[0]}
+    fields = [part.arrays() for part in parts]
+    columns = {name: np.concatenate([arrays[name] for arrays in fields]) for name in fields[0]}
     return WaitingRows(pa.concat_tables([part.table for part in parts]), **columns)
 
 
 class LatePolicy(StrEnum):
-    """What to do with a late row."""
+    """Policy for late rows: drop them, keep them, or stop with an error."""
 
     DROP = "drop"
     KEEP = "keep"
@@ -66,7 +68,7 @@ class LatePolicy(StrEnum):
 
 @dataclass(frozen=True)
 class LateCounts:
-    """How many late rows were dropped or kept, and by how much the latest was late, in microseconds."""
+    """Numbers of late rows dropped and kept, and the largest delay (`worst`) in microseconds."""
 
     dropped: int = 0
     kept: int = 0
@@ -75,7 +77,11 @@ class LateCounts:
 
 @dataclass(frozen=True)
 class Watermark:
-    """The watermark: newest is the latest time so far; held are rows that may have to wait."""
+    """State of the watermark.
+
+    lateness: allowed delay in microseconds. newest: the latest time so far. held: rows newer than the
+    watermark, which wait for it to pass. late: counts of late rows.
+    """
 
     lateness: int = 0
     policy: LatePolicy = LatePolicy.DROP
@@ -84,42 +90,42 @@ class Watermark:
     late: LateCounts = LateCounts()
 
     def add(self, rows: WaitingRows) -> tuple["Watermark", WaitingRows]:
-        """Take in rows as they come; give out those that nothing can come before any more."""
+        """Add rows in order of arrival; return the new state and the rows that the watermark has passed."""
         if len(rows) == 0:
             return self, rows
         peak = np.maximum.accumulate(np.r_[self.newest, rows.ticks])
         before, newest = peak[:-1], int(peak[-1])
-        behind = before - rows.ticks
-        is_late = behind > self.lateness
+        delay = before - rows.ticks
+        is_late = delay > self.lateness
         late = self.late
         if is_late.any():
-            worst = max(late.worst, int(behind[is_late].max()))
+            worst = max(late.worst, int(delay[is_late].max()))
             count = int(is_late.sum())
             if self.policy is LatePolicy.STOP:
-                raise ValueError(_late_row(rows.ticks, before, int(is_late.argmax())))
+                raise ValueError(_late_row_message(rows.ticks, before, int(is_late.argmax())))
             if self.policy is LatePolicy.KEEP:
                 late = LateCounts(late.dropped, late.kept + count, worst)
                 rows = replace(rows, key=np.where(is_late, before - self.lateness, rows.key))
             else:
                 late = LateCounts(late.dropped + count, late.kept, worst)
                 rows = rows.take(np.flatnonzero(~is_late))
-        whole = rows if self.held is None else concat_waiting([self.held, rows])
-        if (np.diff(whole.key) < 0).any():
-            whole = whole.take(np.argsort(whole.key, kind="stable"))
-        # Whatever comes now is at least as new as the mark; of the same time, it comes after.
-        ready = int(np.searchsorted(whole.key, newest - self.lateness, side="right"))
-        held = whole.take(slice(ready, len(whole))) if ready < len(whole) else None
-        return replace(self, newest=newest, held=held, late=late), whole.take(slice(0, ready))
+        waiting = rows if self.held is None else concat_waiting([self.held, rows])
+        if (np.diff(waiting.key) < 0).any():
+            waiting = waiting.take(np.argsort(waiting.key, kind="stable"))
+        # Later rows that are not late are at least as new as the watermark; at equal times they sort after.
+        ready = int(np.searchsorted(waiting.key, newest - self.lateness, side="right"))
+        held = waiting.take(slice(ready, len(waiting))) if ready < len(waiting) else None
+        return replace(self, newest=newest, held=held, late=late), waiting.take(slice(0, ready))
 
     def end(self) -> tuple["Watermark", WaitingRows | None]:
-        """Give out all that was held back: nothing more will come."""
+        """Return the state and the rows still held, at the end of the stream."""
         return replace(self, held=None), self.held
 
 
-def _late_row(ticks: Array, before: Array, row: int) -> str:
-    """The error message about a late row."""
+def _late_row_message(ticks: Array, before: Array, row: int) -> str:
+    """Return the error message for a late row."""
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    late, newest = (epoch + timedelta(microseconds=int(each[row])) for each in (ticks, before))
+    late, newest = (epoch + timedelta(microseconds=int(times[row])) for times in (ticks, before))
     return (
         f"a row of {late:%Y-%m-%d %H:%M:%S} UTC comes after one of {newest:%Y-%m-%d %H:%M:%S} UTC: "
         "give a longer --lateness to sort such rows, or --late drop or keep"

@@ -1,4 +1,4 @@
-"""Writers of tables: CSV, JSON lines and Parquet, batch by batch."""
+"""Writers of CSV, JSON lines and Parquet, batch by batch."""
 
 import json
 from collections.abc import Iterator
@@ -15,10 +15,10 @@ from semicyclic.store.atomic import atomic_path
 
 
 class Writer(Protocol):
-    """Takes tables one after another.
+    """Writer of a sequence of tables.
 
-    added: the columns that were not in the input. lines: the input rows as JSON text, if they were JSON:
-        they are written as they were read, with the added columns.
+    added: names of the columns that were not in the input. lines: the input rows as JSON, if the input was
+        JSON lines: they are written unchanged, with the added columns.
     """
 
     def write(self, table: pa.Table, added: list[str], lines: list[str] | None) -> None: ...
@@ -26,7 +26,7 @@ class Writer(Protocol):
 
 @contextmanager
 def open_writer(path: Path | None, kind: str, stdout: IO[bytes]) -> Iterator[Writer]:
-    """A writer of CSV, JSON lines or Parquet; a file appears when it is whole."""
+    """Open a writer of CSV, JSON lines or Parquet to `path` (atomically), or to `stdout` if it is None."""
     if path is None:
         writer = _TableWriter(stdout, kind)
         yield writer
@@ -40,7 +40,7 @@ def open_writer(path: Path | None, kind: str, stdout: IO[bytes]) -> Iterator[Wri
 
 
 class _TableWriter:
-    """Tables of one schema, in one of the formats."""
+    """Writer of tables with the same schema in one format (`kind`)."""
 
     def __init__(self, file: IO[bytes], kind: str) -> None:
         self.file, self.kind = file, kind
@@ -55,16 +55,16 @@ class _TableWriter:
         if first:
             self.schema = table.schema
             if self.kind == "parquet":
-                # Numbers hardly repeat: a dictionary of them would be built for nothing.
+                # Numbers rarely repeat, so dictionary encoding would not pay off.
                 texts = [field.name for field in self.schema if pa.types.is_string(field.type)]
                 self.writer = pq.ParquetWriter(self.file, self.schema, use_dictionary=texts or False)
-        table = self._fitting(table)
+        table = self._match_schema(table)
         if self.kind == "parquet":
             self.writer.write_table(table)
         else:
-            self.file.write(_csv(table, header=first))
+            self.file.write(_csv_bytes(table, header=first))
 
-    def _fitting(self, table: Any) -> Any:
+    def _match_schema(self, table: Any) -> Any:
         if table.schema.equals(self.schema):
             return table
         extra = sorted(set(table.column_names) - set(self.schema.names))
@@ -84,13 +84,13 @@ class _TableWriter:
         if lines is None:
             rows = table.to_pylist()
         else:
-            own = table.select(added).to_pylist()
-            rows = [json.loads(line) | new for line, new in zip(lines, own, strict=True)]
+            additions = table.select(added).to_pylist()
+            rows = [json.loads(line) | new for line, new in zip(lines, additions, strict=True)]
         for row in rows:
             try:
                 text = json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
             except ValueError:
-                text = json.dumps(_finite(row), default=str, ensure_ascii=False)
+                text = json.dumps(_replace_nonfinite(row), default=str, ensure_ascii=False)
             self.file.write(text.encode() + b"\n")
 
     def close(self) -> None:
@@ -98,17 +98,17 @@ class _TableWriter:
             self.writer.close()
 
 
-def _finite(value: Any) -> Any:
-    """Without what JSON has no word for: numbers that are not finite are null."""
+def _replace_nonfinite(value: Any) -> Any:
+    """Replace numbers that are not finite, which JSON cannot represent, by None."""
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _replace_nonfinite(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_finite(each) for each in value]
+        return [_replace_nonfinite(item) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
-def _csv(table: Any, *, header: bool) -> Any:
-    """A table as CSV, with quotes only where some text of it needs them."""
+def _csv_bytes(table: Any, *, header: bool) -> Any:
+    """Return a table as CSV bytes, quoted only if a cell needs quotes."""
     for style in ("none", "needed"):
         buffer = pa.BufferOutputStream()
         options = arrow_csv.WriteOptions(include_header=header, quoting_style=style, quoting_header=style)

@@ -12,14 +12,14 @@ from semicyclic.method.hedge import prod_rate, steps_needed
 
 
 class Bound(NamedTuple):
-    """A quantity as the paper states it, and as it is."""
+    """A quantity as stated in the paper, and corrected."""
 
     paper: float
     corrected: float
 
 
 class BoundRow(NamedTuple):
-    """A row of the table of bounds: what it bounds, its values, and when they hold."""
+    """A row of the table of bounds: the quantity, its values, and its conditions."""
 
     quantity: str
     bound: Bound
@@ -77,7 +77,7 @@ class Setting:
     # ------------------------------------------------------------------------- regrets
 
     def regret(self) -> Bound:
-        """Of online gradient descent: sum_t f(w_t, z_t) - f(w, z_t), each at its own step size."""
+        """Regret of online gradient descent, sum_t f(w_t, z_t) - f(w, z_t), at each column's step size."""
         size = self.radius * sqrt(self.total)
         return Bound(sqrt(2) * size, size)
 
@@ -114,7 +114,7 @@ class Setting:
     # -------------------------------------------------------------------- lower bounds
 
     def lower(self) -> Bound:
-        """What one model cannot do better than on cyclic data (Theorem 1); odd m: (m-1)/m of it."""
+        """Lower bound for one model on cyclic data (Theorem 1), times (m-1)/m for odd m."""
         return Bound(self.radius / (96 * self.cycles), self._even() * 3 * self.radius / (256 * self.cycles))
 
     def lower_smooth(self) -> Bound:
@@ -130,7 +130,7 @@ class Setting:
     # ----------------------------------------------------------------------- slow-downs
 
     def slow_down(self) -> Bound:
-        """How many times worse than i.i.d. one model must be: sqrt(mn/K), by order in the paper."""
+        """Factor by which one model is worse than i.i.d.: sqrt(mn/K); the paper states the order only."""
         return Bound(
             sqrt(self.blocks * self.steps / self.cycles), self.lower().corrected / self.excess().corrected
         )
@@ -143,11 +143,11 @@ class Setting:
         )
 
     def separate_slow_down(self) -> Bound:
-        """How many times worse than i.i.d. separate chains are on blocks that are alike: sqrt(m)."""
+        """Factor by which separate chains are worse than i.i.d. on identical blocks: sqrt(m)."""
         return Bound(sqrt(self.blocks), sqrt(self.blocks))
 
     def hurts_from(self) -> float:
-        """Steps a cycle m n from which on the lower bound exceeds the i.i.d. rate; infinite for m = 1."""
+        """Steps per cycle m n above which the lower bound exceeds the i.i.d. rate; infinite for m = 1."""
         return ceil(self.cycles * (256 / (3 * self._even())) ** 2) if self.blocks > 1 else inf
 
     # ------------------------------------------------------------------ cycles for epsilon
@@ -163,7 +163,7 @@ class Setting:
         return Bound(need, need)
 
     def cycles_cyclic(self, epsilon: float) -> Bound:
-        """Cycles that one model on cyclic data needs at least, however many rows each has."""
+        """Least number of cycles that one model needs on cyclic data, however many rows each has."""
         need = self.radius / _positive(epsilon)
         return Bound(_cycles(need / 96), _cycles(self._even() * 3 * need / 256))
 
@@ -216,7 +216,10 @@ class Setting:
 
 
 def hurts_from(cycles: int) -> int:
-    """The rows per cycle m n from which on the lower bound exceeds the i.i.d. rate (SPEC I5)."""
+    """Rows per cycle m n above which the lower bound exceeds the i.i.d. rate.
+
+    See docs/math.md#when-cyclic-order-hurts.
+    """
     return ceil(cycles * (256 / 3) ** 2)
 
 

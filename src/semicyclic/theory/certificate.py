@@ -1,6 +1,6 @@
 """Certificates without a hold-out set: risk bounds from a run's progressive losses.
 
-Every row was scored before it was learnt from, so the losses in force are an honest sample, and
+Every row was scored before the chain was trained on it, so the losses in force are an honest sample, and
 by convexity the mean model is no worse than they are on average. With probability 1 - delta
 
     F~(w~) <= (1/T) sum_t f(w_t, z_t) + a sqrt(ln(1/delta) / (2 T)),
@@ -25,11 +25,11 @@ DOUBLING, POWER, ZETA = 2.0, 1.4, 3.1055472779775815
 
 @dataclass(frozen=True, eq=False)
 class Certificate:
-    """Upper bounds on the risk of a run's mean model, and the conditions they hold under.
+    """Upper bounds on the risk of a run's mean model, and the conditions under which they hold.
 
-    mean, bound: over all steps: the progressive loss, and what the risk sum_i alpha_i F_i(w~^i)
-        does not exceed, alpha_i being block i's share of the steps.
-    block_mean, block_bound: [m] the same for each block; all of them hold together.
+    mean, bound: over all steps: the progressive loss, and an upper bound on the risk sum_i alpha_i F_i(w~^i),
+        where alpha_i is block i's share of the steps.
+    block_mean, block_bound: [m] the same for each block; all of them hold simultaneously.
     """
 
     mean: float
@@ -45,7 +45,7 @@ class Certificate:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What must be so for the bounds to hold."""
+        """The conditions under which the bounds hold, in sentences."""
         when = (
             "it may be looked at after any step, and as often as one likes"
             if self.any_time
@@ -58,7 +58,7 @@ class Certificate:
         )
         ball = "iterates were projected" if self.projected else "nothing was projected: this is your claim"
         return (
-            f"every loss, of these rows and of rows to come, lies in [0, {self.span:g}] ({ball})",
+            f"every loss, of these and future rows, lies in [0, {self.span:g}] ({ball})",
             "rows of a block are independent draws of one distribution that does not drift",
             "the model is the run's mean(); the loss is convex",
             when,
@@ -83,16 +83,26 @@ class Certificate:
 def certificate(
     run: Run, *, span: float, delta: float = 0.05, candidates: int = 1, any_time: bool = False
 ) -> Certificate:
-    """A certificate for `run.mean()`, from its progressive losses alone.
+    """Bound the risk of `run.mean()` from its progressive losses alone (docs/math.md#certificates).
 
-    span: a; every loss lies in [0, a]. That needs projection (`radius=`) or clipped scores; for
-        the logistic loss, radius B and rows of norm at most R it is ln(1 + exp(B R)).
-    delta: the probability of failing.
-    candidates: N, where this run is the best of N by their progressive losses: ln(N / delta).
-    any_time: a confidence sequence. Without it, |S_i| must have been fixed beforehand.
+    Parameters
+    ----------
+    run : Run
+        A run on unweighted rows with a convex loss. Rows must be independent draws from their block's
+        distribution, which must not drift.
+    span : float
+        a: every loss lies in [0, a]. That needs projection (`radius=`) or clipped scores. For the logistic
+        loss, radius B and rows of norm at most R it is ln(1 + exp(B R)).
+    delta : float
+        Probability of failure. Bounds of all blocks hold simultaneously, with ln(m / delta).
+    candidates : int
+        N, if this run was chosen as the best of N by progressive loss: the bounds use ln(N / delta).
+    any_time : bool
+        Use a confidence sequence, valid at every number of steps. Otherwise |S_i| must be fixed beforehand.
 
-    Holds for convex losses and rows that are independent draws of their block's distribution,
-    which does not drift; for unweighted rows. Bounds for blocks hold all together, with ln(m / delta).
+    Returns
+    -------
+    Certificate
     """
     if not (isfinite(span) and span > 0):
         raise ValueError(f"span={span!r}: must be the length of an interval that holds all losses")
@@ -111,7 +121,7 @@ def certificate(
             "or train with radius= so that losses are bounded"
         )
     if count.sum() == 0:
-        raise ValueError("nothing was learnt: there are no losses to certify")
+        raise ValueError("this run has no steps: there are no losses to certify")
     odds = delta / candidates
     margin = _stitched_boundary if any_time else _hoeffding
     whole = float(sums.sum() / count.sum())

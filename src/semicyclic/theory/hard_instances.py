@@ -22,10 +22,11 @@ from semicyclic.types import Array
 
 @dataclass(frozen=True, eq=False)
 class HardInstance:
-    """A hard instance: value, gradient and proximal step of every block, and the truth.
+    """Hard instance of Theorem 1 or 2: value, gradient and proximal step of every block, and the optimum.
 
-    cycles: K. radius: B. smooth: Theorem 2 instead of 1. blocks: m; with odd m the middle one
-    has f = 0. rotation: orthonormal columns [d, 4K] in place of the first 4K coordinates.
+    cycles: K. radius: B. smooth: Theorem 2 instead of Theorem 1. blocks: m; for odd m the middle one has f =
+    0.
+    rotation: orthonormal columns [d, 4K] instead of the first 4K coordinates.
     """
 
     cycles: int
@@ -51,7 +52,7 @@ class HardInstance:
 
     @property
     def links(self) -> int:
-        """4K, the coordinates that matter."""
+        """4K, the number of coordinates that matter."""
         return 4 * self.cycles
 
     @property
@@ -75,13 +76,13 @@ class HardInstance:
 
     @property
     def share(self) -> float:
-        """How much of F each of the two functions is: 1/2, or less where a block has neither."""
+        """Weight of each of the two functions in F: 1/2, or less for odd m."""
         return (self.blocks // 2) / self.blocks
 
     # ---------------------------------------------------------------- the objective
 
     def kind(self, block: int) -> int:
-        """Which function a block sees: 1 in the first half, 2 in the second, 0 in an odd middle."""
+        """The function that a block sees: 1 in the first half, 2 in the second, 0 in the middle for odd m."""
         if not 0 <= block < self.blocks:
             raise ValueError(f"block {block}: there are 0 to {self.blocks - 1}")
         half = self.blocks // 2
@@ -161,7 +162,7 @@ class HardInstance:
 
     @property
     def bound(self) -> float:
-        """What no w in the span of the first 2K directions falls below: (3/32) eta a^2 2K."""
+        """Least gap over the span of the first 2K directions: (3/32) eta a^2 2K."""
         return 2 * self.share * 3 / 32 * self.eta * self.flat**2 * 2 * self.cycles
 
     # --------------------------------------------------------------------- inside
@@ -176,7 +177,7 @@ class HardInstance:
         return np.asarray(self.radius * (x if self.rotation is None else x @ self.rotation.T))
 
     def _back(self, w: Array, x: Array, new: Array) -> Array:
-        """w with its coordinates changed from x to new, and all else as it was."""
+        """w with its coordinates changed from x to `new`."""
         return np.asarray(w) + self._embed(new - x)
 
     def _pairs(self, kind: int) -> tuple[Array, Array]:
@@ -208,7 +209,7 @@ class HardInstance:
         return self._embed(self.eta / 8 * slope / self.radius**2)
 
     def phi(self, z: Array) -> Array:
-        """What a link costs whose ends are z apart: nothing up to a/2, then ever more."""
+        """Cost of a link whose ends differ by z: 0 up to a/2, then increasing."""
         a, size = self.flat, np.abs(z)
         return np.select(
             [size <= a / 2, size <= a, size <= self.gamma],
@@ -251,8 +252,8 @@ def random_rotation(
 
 
 def dimension_needed(cycles: int, steps: int, *, reach: float = 1.0, delta: float = 0.05) -> int:
-    """A dimension in which unseen directions stay unseen by T queries of norm at most reach B.
+    """Dimension in which unseen directions stay hidden from T queries of norm at most reach * B.
 
-    d >= 4K + 2048 R^2 K^3 ln(8KT / delta) (SPEC I3).
+    d >= 4K + 2048 R^2 K^3 ln(8KT / delta) (docs/math.md#discovery).
     """
     return 4 * cycles + ceil(2048 * reach**2 * cycles**3 * log(8 * cycles * steps / delta))

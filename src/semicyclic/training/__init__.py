@@ -1,4 +1,4 @@
-"""Resumable training from files, and what can be done with a finished run."""
+"""Resumable training from files; prediction and what-if analysis from a finished run."""
 
 from typing import TYPE_CHECKING
 

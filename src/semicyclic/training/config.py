@@ -1,4 +1,4 @@
-"""`TrainConfig`: the settings of a training run, the same however often it is resumed."""
+"""`TrainConfig`: the settings of a training run. They stay fixed when a run is resumed."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,15 +15,16 @@ from semicyclic.tables.cleaning import START
 from semicyclic.tables.columns import ColumnRequest
 from semicyclic.tables.watermark import LatePolicy
 
-# No more rows than this are learnt from at once, and never those of two cycles.
-CHUNK = 1 << 15
-MOST_BITS, LEAST_BITS = 18, 8
-# The method that tries all, and mixes what has been best lately.
+# Maximum rows per training chunk. A chunk never spans two cycles.
+CHUNK_ROWS = 1 << 15
+# Limits of the hash size in bits; features are hashed to 2^bits columns.
+MAX_HASH_BITS, MIN_HASH_BITS = 18, 8
+# The method that trains all candidates and mixes those with the least recent loss.
 AUTO = "auto"
 
 
 class MemoryBudget(NamedTuple):
-    """What `memory` allows: hashed columns, and bytes for records of visits, rows that wait, candidates."""
+    """Split of the memory limit: hash bits, and bytes for visit records, waiting rows and candidates."""
 
     bits: int
     records: int
@@ -33,13 +34,16 @@ class MemoryBudget(NamedTuple):
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """All that decides what is learnt from the rows.
+    """All settings that determine the trained model, given the rows.
 
     step: ("adaptive" or "constant", rate or size).
-    loss: a name, or None to follow from the labels. classes: names, where the first rows lack some.
-    lateness, label_delay: microseconds. late: what happens to rows that are later.
-    skip: rows that cannot be read are counted and left out, instead of stopping the run.
+    loss: a name, or None to infer it from the labels.
+    classes: class names, needed if the first rows lack some.
+    lateness, label_delay: microseconds. late: policy for rows that are later than `lateness`.
+    skip: count and skip rows that cannot be read, instead of stopping the run.
+    memory: bytes. bits: the hash size; None to choose it from the first rows and `memory`.
     read_out: `mean`, `last`, `tail:N` or `fading:N`.
+    start: the number of first rows from which the schema, scales and labels are inferred.
     """
 
     wish: ColumnRequest
@@ -71,7 +75,7 @@ class TrainConfig:
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "TrainConfig":
-        """What `to_json` wrote."""
+        """Build the settings from the output of `to_json`."""
         parts: dict[str, Any] = {
             name: tuple(part) if isinstance(part, list) else part for name, part in value.items()
         }
@@ -81,50 +85,50 @@ class TrainConfig:
 
     @property
     def experts(self) -> int:
-        """How many chains are hedged between."""
+        """Number of chains that the method hedges between."""
         return 2 if self.method == "hedged" else 1
 
     def budget(self, outputs: int) -> MemoryBudget:
-        """What the memory is used for; the same for the same job."""
+        """Split `memory` between its uses; deterministic for given settings. outputs: scores per row."""
         blocks = self.schedule.blocks
         slots = blocks * self.experts
         vectors = {"separate": blocks, "residual": blocks + 1, "hedged": blocks + 1}.get(self.method, 1)
-        # Bytes a column: a chain's vectors and scratch, and of each slot what is left of dropped cycles, the
-        # sums while they are dropped, and the model while it is read out and saved.
-        a_column = outputs * (32 + 8 * vectors + 44 * slots)
+        # Bytes per column: a chain's vectors and scratch space; and for each slot the sums of dropped cycles,
+        # the temporary sums while cycles are dropped, and the model while it is read out and saved.
+        column_bytes = outputs * (32 + 8 * vectors + 44 * slots)
         if self.method == AUTO:
-            # The model is of the finest blocks.
-            a_column += 16 * outputs * len(calendar_of(self.schedule).fine)
-        bits = MOST_BITS
-        while bits > LEAST_BITS and a_column << bits > self.memory // 4:
+            # The model has one weight vector for each of the finest blocks.
+            column_bytes += 16 * outputs * len(calendar_of(self.schedule).fine)
+        bits = MAX_HASH_BITS
+        while bits > MIN_HASH_BITS and column_bytes << bits > self.memory // 4:
             bits -= 1
         if self.method == AUTO:
             return MemoryBudget(self.bits or bits, self.memory // 8, self.memory // 8, self.memory // 8)
         return MemoryBudget(self.bits or bits, self.memory // 8, self.memory // 4)
 
     def portfolio(self, width: int, loss: Loss) -> Portfolio:
-        """All candidates, which have learnt nothing yet; fewer kinds where memory is short."""
+        """Return untrained candidates; fewer kinds of them if memory is short."""
         limit = self.budget(loss.outputs).candidates
         form, room = fitting(form_of(calendar_of(self.schedule)), loss.outputs, width, limit)
         apart = self.late is LatePolicy.KEEP
         return Portfolio(form, loss, width, delay=self.label_delay, brief=True, apart=apart, room=room)
 
     def first_run(self, width: int, loss: Loss) -> Run:
-        """A run that has learnt nothing yet."""
-        kind, size = self.step
-        rule = step.adagrad(size) if kind == "adaptive" else step.constant(size)
+        """Return an untrained run."""
+        rule_name, size = self.step
+        rule = step.adagrad(size) if rule_name == "adaptive" else step.constant(size)
         codes = tuple(float(code) for code in range(loss.classes))
         empty = empty_batches(width, self.schedule, loss=loss, batch_size=self.batch_size, classes=codes)
         settings: train.Settings = {"step_size": rule, "memory": self.budget(loss.outputs).records}
-        # Beside the candidates one chain is logged, for `what-if`.
+        # In addition to the candidates, one chain is logged for `what-if`.
         method = getattr(train, "pluralistic" if self.method == AUTO else self.method)
         run: Run = method(empty, **settings)
         return run
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """What is told otherwise than before and decides what is learnt."""
+    """Names of the settings that differ and affect training, `schedule` last."""
     names = {*before, *now} - {"read_out"}
-    # A zone is part of the schedule too, and easier to read.
+    # The schedule comes last: a changed zone changes it too, and the zone is easier to read.
     ordered = sorted(names, key=lambda name: (name == "schedule", name))
     return [name for name in ordered if before.get(name) != now.get(name)]

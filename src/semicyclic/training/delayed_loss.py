@@ -14,7 +14,7 @@ from semicyclic.types import Array
 
 
 class DelayedLoss(NamedTuple):
-    """By block: rows that were scored on arrival, their losses, and these squared."""
+    """Per block [m]: rows scored on arrival, the sum of their losses, and the sum of squared losses."""
 
     rows: Array
     loss: Array
@@ -25,12 +25,12 @@ class DelayedLoss(NamedTuple):
         return DelayedLoss(*(np.zeros(blocks) for _ in DelayedLoss._fields))
 
     def add(self, run: Run, rows: Rows) -> "DelayedLoss":
-        """Score rows by the weights now in force in their blocks."""
+        """Score rows with the current weights of their blocks, and return the updated sums."""
         block = rows.blocks_in(run.schedule)
-        here = np.unique(block)
-        weights = np.stack([iterate(run, int(each)).T for each in here])
-        now = Pluralistic(weights, Numbered(len(here)), run.loss)
-        score = now.score(rows, block=np.searchsorted(here, block)).astype(np.float64)
+        present = np.unique(block)
+        weights = np.stack([iterate(run, int(number)).T for number in present])
+        current = Pluralistic(weights, Numbered(len(present)), run.loss)
+        score = current.score(rows, block=np.searchsorted(present, block)).astype(np.float64)
         target, _ = encode(rows.labels, run.loss, run.classes or None)
         loss = np.asarray(run.loss.value(score, target), np.float64)
         blocks = len(self.rows)

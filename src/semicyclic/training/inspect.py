@@ -10,13 +10,13 @@ from semicyclic.tables.features import Features
 
 
 def describe_model(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:
-    """All that `semicyclic inspect` shows, as a JSON value."""
+    """Return the contents of `semicyclic inspect` as a JSON value. top: maximum number of features listed."""
     blocks, outputs, width = model.shape
     schedule = model.schedule
     labels = list(schedule.labels) if isinstance(schedule, Schedule) else [str(i) for i in range(blocks)]
     provenance = model.provenance if isinstance(model.provenance, dict) else {}
     progressive = provenance.get("progressive")
-    found = {
+    description = {
         "schedule": schedule.to_json() if isinstance(schedule, Schedule) else schedule,
         "blocks": labels,
         "loss": model.loss.name,
@@ -31,40 +31,44 @@ def describe_model(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:
     }
     if model.features is not None:
         columns = Features.from_json(model.features).columns
-        found["features"] = {"when": columns.clock.to_json(), "kinds": columns.kinds, "label": columns.label}
-    return found
+        description["features"] = {
+            "when": columns.clock.to_json(),
+            "kinds": columns.kinds,
+            "label": columns.label,
+        }
+    return description
 
 
 def differences(model: Pluralistic, labels: list[str], top: int) -> list[dict[str, Any]]:
-    """The features whose weights differ most between blocks: where most and least, and by how much."""
+    """Features whose weights differ most between blocks, each with its lowest and highest weight."""
     blocks, outputs, width = model.shape
     if blocks == 1:
         return []
     low = np.full((outputs, width), np.inf)
     high = np.full((outputs, width), -np.inf)
-    least, most = np.zeros((outputs, width), int), np.zeros((outputs, width), int)
+    lowest, highest = np.zeros((outputs, width), int), np.zeros((outputs, width), int)
     for block in range(blocks):
         weights = model.block_weights(block)
-        least = np.where(weights < low, block, least)
-        most = np.where(weights > high, block, most)
+        lowest = np.where(weights < low, block, lowest)
+        highest = np.where(weights > high, block, highest)
         low, high = np.minimum(low, weights), np.maximum(high, weights)
-    apart = (high - low).ravel()
-    title = _titles(model)
-    chosen = [int(at) for at in np.argsort(-apart, kind="stable")[:top] if apart[at] > 0]
+    gap = (high - low).ravel()
+    title = _column_titles(model)
+    chosen = [int(at) for at in np.argsort(-gap, kind="stable")[:top] if gap[at] > 0]
     return [
         {
             "feature": title(at % width),
             **({"class": model.classes[at // width]} if outputs > 1 else {}),
-            "difference": float(apart[at]),
-            "highest": {"block": labels[int(most.flat[at])], "weight": float(high.flat[at])},
-            "lowest": {"block": labels[int(least.flat[at])], "weight": float(low.flat[at])},
+            "difference": float(gap[at]),
+            "highest": {"block": labels[int(highest.flat[at])], "weight": float(high.flat[at])},
+            "lowest": {"block": labels[int(lowest.flat[at])], "weight": float(low.flat[at])},
         }
         for at in chosen
     ]
 
 
-def _titles(model: Pluralistic) -> Any:
-    """How columns are called."""
+def _column_titles(model: Pluralistic) -> Any:
+    """Return a function from a column number to its display name."""
     width = model.shape[2]
     if model.features is None:
         return lambda column: "(intercept)" if column == width - 1 else f"column {column}"

@@ -1,4 +1,4 @@
-"""All rows of some files in memory, in the order in which a run would learn from them."""
+"""Loading of all rows of some files into memory, in training order."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,10 @@ from semicyclic.types import Array, ReportProgress
 
 
 class LoadedRows(NamedTuple):
-    """Rows in the order in which they came, their times, their cells as read, and what reading knows."""
+    """All rows in training order, with the final state of the reader.
+
+    ticks: times in microseconds. clock: arrival times in microseconds. table: feature cells as read.
+    """
 
     rows: Rows
     ticks: Array
@@ -23,17 +26,20 @@ class LoadedRows(NamedTuple):
 
 
 def load_all(job: TrainConfig, inputs: Sources, tell: ReportProgress) -> LoadedRows:
-    """Read everything there is; what is learnt of columns and labels comes from the first rows alone."""
+    """Read all rows. The schema, scales and labels are inferred from the first rows only.
+
+    Raise if the rows need more than `job.memory` bytes, or if no row has a label.
+    """
     import pyarrow as pa
 
-    reading, parts = open_reader(job, inputs, lambda what: tell(0.0, what))
+    reading, parts = open_reader(job, inputs, lambda stage: tell(0.0, stage))
     reader = Reader(job, inputs.name, reading, FeatureNames.of(reading.features))
-    held: list[ArrivedRows] = []
+    loaded: list[ArrivedRows] = []
     size = 0
     for chunk in reader.chunks(parts):
         if chunk.rows is not None:
-            held.append(chunk.rows)
-            size += _size(chunk.rows)
+            loaded.append(chunk.rows)
+            size += _byte_size(chunk.rows)
         if size > job.memory:
             raise ValueError(
                 f"the rows need more than --memory {job.memory / 1e9:g}GB: give more, or fewer rows"
@@ -41,18 +47,18 @@ def load_all(job: TrainConfig, inputs: Sources, tell: ReportProgress) -> LoadedR
         tell(chunk.share, "reading")
     last = reader.rest()
     if last is not None and last.rows is not None:
-        held.append(last.rows)
-    if not held:
-        raise ValueError("there are no rows with a label")
+        loaded.append(last.rows)
+    if not loaded:
+        raise ValueError("no row has a label")
     return LoadedRows(
-        join([each.rows for each in held]),
-        np.concatenate([each.ticks for each in held]),
-        np.concatenate([each.clock for each in held]),
-        pa.concat_tables([each.table for each in held]),
+        join([part.rows for part in loaded]),
+        np.concatenate([part.ticks for part in loaded]),
+        np.concatenate([part.clock for part in loaded]),
+        pa.concat_tables([part.table for part in loaded]),
         reader.reading,
     )
 
 
-def _size(came: ArrivedRows) -> int:
-    rows = came.rows
-    return int(rows.indices.nbytes + rows.values.nbytes + rows.indptr.nbytes + came.table.nbytes)
+def _byte_size(arrived: ArrivedRows) -> int:
+    rows = arrived.rows
+    return int(rows.indices.nbytes + rows.values.nbytes + rows.indptr.nbytes + arrived.table.nbytes)

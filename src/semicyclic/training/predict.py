@@ -18,12 +18,17 @@ from semicyclic.training.read_ahead import read_ahead
 from semicyclic.types import Array
 
 BLOCK, PREDICTION, PROBABILITY, SCORE = "block", "prediction", "probability", "score"
-# Up to so many weights are looked up in a table rather than in frames.
-DENSE = 1 << 26
+# Models with at most this many weights are decoded to a dense array for faster lookup.
+MAX_DENSE_WEIGHTS = 1 << 26
 
 
 class PredictedBatch(NamedTuple):
-    """A batch with its answers; how many rows have none, and how many were no rows at all."""
+    """A batch with its predictions.
+
+    added: names of the new columns. lines: the original objects of a JSON lines file, else None.
+    empty: rows without a prediction. left_out: records that could not be parsed into rows.
+    share: fraction of the input read, from 0 to 1.
+    """
 
     table: Any
     added: list[str]
@@ -34,21 +39,23 @@ class PredictedBatch(NamedTuple):
 
 
 def predict_batches(model: Pluralistic, inputs: Sources, *, skip: bool) -> Iterator[PredictedBatch]:
-    """Every batch with the columns `block`, `prediction` and, for classes, `probability` or `score`.
+    """Yield every batch with the columns `block`, `prediction` and, for classes, `probability` or `score`.
 
-    Where the rows have a column of that name already, `_model` is added to it.
-    skip: a row that cannot be read is given back without an answer, instead of ending it all.
+    If the rows already have a column of that name, `_model` is appended to the new name.
+    skip: return a row that cannot be read without a prediction, instead of raising.
     """
     if model.features is None or not isinstance(model.schedule, Schedule):
-        raise ValueError("this model was not trained from a file: it does not know how to read one")
+        raise ValueError("this model was not trained from a file, so it cannot predict for files")
     features = Features.from_json(model.features)
-    if np.prod(model.shape) <= DENSE:
+    if np.prod(model.shape) <= MAX_DENSE_WEIGHTS:
         model = replace(model, held=model.weights)
-    made = (_predict_batch(model, features, inputs, part, skip=skip) for part in inputs.parts(ReadPosition()))
-    # Answered in a thread of their own, while what was answered before is written.
-    for answered in read_ahead(made):
-        if answered is not None:
-            yield answered
+    batches = (
+        _predict_batch(model, features, inputs, part, skip=skip) for part in inputs.parts(ReadPosition())
+    )
+    # A second thread predicts while the caller writes the previous batch.
+    for predicted in read_ahead(batches):
+        if predicted is not None:
+            yield predicted
 
 
 def _predict_batch(
@@ -58,46 +65,48 @@ def _predict_batch(
     tidy = clean_batch(features.columns.without_label(), part, name)
     if not skip:
         raise_first_fault(tidy, name, "or go on without an answer to it: --on-error skip")
-    # Rows are numbered in order, and only in a file of texts does a number lack its row.
-    fine = np.searchsorted(batch.row, tidy.row)
+    # Row numbers are sorted; only in text files can a number have no row.
+    readable = np.searchsorted(batch.row, tidy.row)
     table, added = batch.table, []
-    for column, values in _columns(model, features, tidy, fine, len(batch.row)).items():
+    for column, values in _prediction_columns(model, features, tidy, readable, len(batch.row)).items():
         added.append(column if column not in batch.table.column_names else f"{column}_model")
         table = table.append_column(added[-1], values)
     left_out = len(batch.faults)
     return PredictedBatch(table, added, batch.lines, len(tidy.faults) - left_out, left_out, batch.share)
 
 
-def _columns(model: Pluralistic, features: Features, tidy: Any, fine: Array, n: int) -> dict[str, Any]:
-    """The answers to the rows that can be read, `fine` of n; the others have none."""
+def _prediction_columns(
+    model: Pluralistic, features: Features, tidy: Any, readable: Array, n: int
+) -> dict[str, Any]:
+    """Return the new columns of n rows; null for rows not in `readable`, the positions of readable rows."""
     schedule = model.schedule
     assert isinstance(schedule, Schedule)
     absent = np.ones(n, bool)
-    absent[fine] = False
+    absent[readable] = False
     labels = pa.array(list(schedule.labels))
-    # A hinge has no probabilities to give.
-    sure_of = SCORE if model.loss.name == "hinge" else PROBABILITY
-    if len(fine) == 0:
-        kind = pa.string() if model.classes else pa.float64()
-        none = {BLOCK: pa.nulls(n, pa.string()), PREDICTION: pa.nulls(n, kind)}
-        return none | ({sure_of: pa.nulls(n, pa.float64())} if model.classes else {})
+    # The hinge loss has no probabilities.
+    confidence = SCORE if model.loss.name == "hinge" else PROBABILITY
+    if len(readable) == 0:
+        dtype = pa.string() if model.classes else pa.float64()
+        nulls = {BLOCK: pa.nulls(n, pa.string()), PREDICTION: pa.nulls(n, dtype)}
+        return nulls | ({confidence: pa.nulls(n, pa.float64())} if model.classes else {})
     block = schedule.place(tidy.ticks).block
     rows = Rows(features.encode(tidy.table), block=block)
     score = model.score(rows)
-    answer = model.loss.link(score)
-    spread = np.zeros(n, np.int64)
-    spread[fine] = block
-    out = {BLOCK: labels.take(pa.array(spread, mask=absent))}
+    prediction = model.loss.link(score)
+    row_block = np.zeros(n, np.int64)
+    row_block[readable] = block
+    out = {BLOCK: labels.take(pa.array(row_block, mask=absent))}
     if not model.classes:
         numbers = np.zeros(n)
-        numbers[fine] = answer
+        numbers[readable] = prediction
         return out | {PREDICTION: pa.array(numbers, mask=absent)}
     code = (score > 0).astype(np.int64) if score.ndim == 1 else score.argmax(axis=1)
-    chance = answer if answer.ndim == 1 else answer[np.arange(len(answer)), code]
-    names = pa.array([class_name(each) for each in model.classes])
-    picked, sure = np.zeros(n, np.int64), np.zeros(n)
-    picked[fine], sure[fine] = code, chance
+    chosen = prediction if prediction.ndim == 1 else prediction[np.arange(len(prediction)), code]
+    names = pa.array([class_name(name) for name in model.classes])
+    row_code, row_confidence = np.zeros(n, np.int64), np.zeros(n)
+    row_code[readable], row_confidence[readable] = code, chosen
     return out | {
-        PREDICTION: names.take(pa.array(picked, mask=absent)),
-        sure_of: pa.array(sure, mask=absent),
+        PREDICTION: names.take(pa.array(row_code, mask=absent)),
+        confidence: pa.array(row_confidence, mask=absent),
     }

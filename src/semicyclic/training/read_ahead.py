@@ -1,4 +1,4 @@
-"""Read-ahead: an iterator that is consumed in a second thread."""
+"""Read-ahead: produce the items of an iterator in a second thread."""
 
 import queue
 import threading
@@ -7,47 +7,49 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 
-# How many items may wait: enough that neither waits for the other's jitter.
+# Queue size in items: enough to absorb the jitter of both threads.
 DEPTH = 2
 
 
 class _End:
+    """End of the items, with the error that ended them, if any."""
+
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 def read_ahead(items: Iterable[Item], *, depth: int = DEPTH, patience: float = 0.5) -> Iterator[Item | None]:
-    """The same items, made in a thread of their own, a few ahead of where they are used.
+    """Yield the same items, produced in a second thread up to `depth` items ahead.
 
-    None where for `patience` seconds nothing has come: time to do what can wait.
+    Yield None if no item arrives within `patience` seconds, so that the caller can do deferred work.
     """
-    waiting: queue.Queue[Item | _End] = queue.Queue(depth)
+    ready: queue.Queue[Item | _End] = queue.Queue(depth)
     stop = threading.Event()
 
     def put(item: Item | _End) -> bool:
         while not stop.is_set():
             try:
-                waiting.put(item, timeout=0.1)
+                ready.put(item, timeout=0.1)
                 return True
             except queue.Full:
                 continue
         return False
 
-    def work() -> None:
+    def produce() -> None:
         try:
             for item in items:
                 if not put(item):
                     return
             put(_End(None))
-        except BaseException as error:  # whatever it is, it belongs to the one who uses the items
+        except BaseException as error:  # re-raised in the thread that uses the items
             put(_End(error))
 
-    thread = threading.Thread(target=work, name="reading", daemon=True)
+    thread = threading.Thread(target=produce, name="reading", daemon=True)
     thread.start()
     try:
         while True:
             try:
-                item = waiting.get(timeout=patience)
+                item = ready.get(timeout=patience)
             except queue.Empty:
                 yield None
                 continue

@@ -1,8 +1,8 @@
 """Reader: from files to chunks of sparse rows, in order of time.
 
-What is learnt is a function of the rows alone: however files are cut into batches, a chunk ends with
-its cycle, or after CHUNK rows of it. All that is known at a chunk's end is one value, `ReaderState`, from
-which reading goes on: so a checkpoint is that value and the run's.
+The trained model depends on the rows alone: however files are cut into batches, a chunk ends with its cycle,
+or after CHUNK_ROWS rows of it. `ReaderState` holds everything the reader knows at the end of a chunk, and
+reading can resume from it. A checkpoint therefore consists of that state and the state of the run.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,24 +27,26 @@ from semicyclic.tables.watermark import (
     Watermark,
     concat_waiting,
 )
-from semicyclic.training.config import CHUNK, TrainConfig
+from semicyclic.training.config import CHUNK_ROWS, TrainConfig
 from semicyclic.types import Array
 
-Named = Callable[[int], str]
-# Columns are hashed to at least 2^LEAST, and to ROOM times as many as the first rows have features, of
-# which no two shall share one of 2^WIDE.
-LEAST, ROOM, WIDE = 12, 32, 20
-# Where labels are late, rows are scored by a model no older than this many rows and a visit.
-SOON = 2048
-# So many late rows at the start, and the file is in no order.
-MOST_LATE = 0.5
+# A function from the number of a file to its name.
+FileName = Callable[[int], str]
+# Features are hashed to at least 2^MIN_HASH_BITS columns, and to COLUMNS_PER_FEATURE times the number of
+# features in the first rows. Those are counted with 2^COUNTING_BITS columns, so that collisions are rare.
+MIN_HASH_BITS, COLUMNS_PER_FEATURE, COUNTING_BITS = 12, 32, 20
+# Maximum rows per chunk with delayed labels: rows are scored by a model that lags at most this many rows, and
+# at most one visit.
+DELAYED_CHUNK_ROWS = 2048
+# If a larger share of the first rows is late, the file is considered unsorted.
+MAX_LATE_SHARE = 0.5
 REMEDY = "or leave such rows out with --on-error skip"
-# How many refused rows are shown to people.
-EXAMPLES = 3
+# Maximum number of refused rows that are shown as examples.
+MAX_EXAMPLES = 3
 
 
 class RowCounts(NamedTuple):
-    """Rows so far: read; without a label; refused; and local times that were shifted."""
+    """Rows so far: read, without a label, refused; and local times shifted because they do not exist."""
 
     read: int = 0
     unlabelled: int = 0
@@ -52,15 +54,16 @@ class RowCounts(NamedTuple):
     shifted: int = 0
 
 
-NOTHING, START = RowCounts(), ReadPosition()
+NO_ROWS, INPUT_START = RowCounts(), ReadPosition()
 
 
 @dataclass(frozen=True)
 class ReaderState:
-    """All that reading knows between two chunks.
+    """State of the reader between two chunks.
 
-    queue: rows in order that wait to be learnt from; the first `scored` of them were scored.
-    named: how many features' names were known.
+    queue: sorted rows that wait for training; the first `scored` of them have been scored.
+    mark: position in the input. first: earliest time so far, in microseconds.
+    named: number of feature names known. examples: descriptions of a few refused rows.
     """
 
     features: Features
@@ -68,11 +71,10 @@ class ReaderState:
     order: Watermark
     queue: WaitingRows | None = None
     scored: int = 0
-    counts: RowCounts = NOTHING
-    mark: ReadPosition = START
+    counts: RowCounts = NO_ROWS
+    mark: ReadPosition = INPUT_START
     first: int = -LONG_AGO
     named: int = 0
-    # Rows refused, of which a few are shown.
     examples: tuple[str, ...] = ()
 
     @property
@@ -85,7 +87,12 @@ class ReaderState:
 
 
 class ArrivedRows(NamedTuple):
-    """Rows with the times that tell their blocks, when they came, and their cells as they were read."""
+    """Encoded rows.
+
+    ticks: times that determine the blocks, in microseconds.
+    clock: arrival times in microseconds; they differ from `ticks` only for late rows that are kept.
+    table: feature cells as read.
+    """
 
     rows: Rows
     ticks: Array
@@ -94,9 +101,11 @@ class ArrivedRows(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Rows to learn from; those that arrived before these were due, to be scored; and what follows.
+    """Rows for one training step of the run, and the state of the reader after them.
 
-    closes: whether a cycle ends here. share: how much was read, where that is known.
+    rows: rows to train on. arrived: with delayed labels, rows to score first, because they arrived before the
+    labels of `rows` were known. closes: True if a cycle ends with this chunk. ends: time of the last row, in
+    microseconds. share: fraction of the input read, if known.
     """
 
     rows: ArrivedRows | None
@@ -107,11 +116,11 @@ class Chunk(NamedTuple):
     share: float
 
 
-def open_stream(job: TrainConfig, parts: Sequence[SourceBatch], name: Named) -> ReaderState:
-    """What the stream's first rows tell: columns, scales, labels."""
+def open_stream(job: TrainConfig, parts: Sequence[SourceBatch], name: FileName) -> ReaderState:
+    """Infer the schema, scales and labels from the first rows, and return the initial state."""
     sample = first_rows(parts, job.start)
     if sample is None:
-        raise ValueError(f"{name(0)}: there are no rows to learn from")
+        raise ValueError(f"{name(0)}: the input has no rows to train on")
     where = f"{name(parts[0].file)}: "
     try:
         columns = infer_schema(sample, job.wish)
@@ -127,27 +136,28 @@ def open_stream(job: TrainConfig, parts: Sequence[SourceBatch], name: Named) -> 
     except ValueError as error:
         raise ValueError(f"{where}column {columns.label!r}: {error}") from None
     scales = learn_scales(tidy.table, columns, bins=job.bins)
-    features = Features(columns, scales, _bits(job, labels, Features(columns, scales, WIDE), tidy.table))
+    counting = Features(columns, scales, COUNTING_BITS)
+    features = Features(columns, scales, _hash_bits(job, labels, counting, tidy.table))
     return ReaderState(features, labels, Watermark(job.lateness, job.late))
 
 
-def _tidy_start(job: TrainConfig, columns: Schema, parts: Sequence[SourceBatch], name: Named) -> CleanRows:
-    """The first rows made tidy; what is wrong with one is told before anything is said of the labels."""
-    held, left = [], job.start
+def _tidy_start(job: TrainConfig, columns: Schema, parts: Sequence[SourceBatch], name: FileName) -> CleanRows:
+    """Clean the first rows. Unless faults are skipped, raise at the first one, before labels are checked."""
+    cleaned, left = [], job.start
     for part in parts:
         if left > 0:
-            held.append(clean_batch(columns, part, name(part.file), left))
+            cleaned.append(clean_batch(columns, part, name(part.file), left))
             left -= len(part.batch.row)
             if not job.skip:
-                raise_first_fault(held[-1], name(part.file), REMEDY)
-    return concat_clean_rows(held)
+                raise_first_fault(cleaned[-1], name(part.file), REMEDY)
+    return concat_clean_rows(cleaned)
 
 
 def _check_order(job: TrainConfig, ticks: Array, where: str) -> None:
-    """A file in no order at all would lose nearly all of its rows as late."""
+    """Raise if the first rows are unsorted: nearly all rows of such a file would be dropped as late."""
     behind = np.maximum.accumulate(ticks) - ticks if len(ticks) else ticks
     late = float((behind > job.lateness).mean()) if len(ticks) else 0.0
-    if late > MOST_LATE and job.late is not LatePolicy.KEEP:
+    if late > MAX_LATE_SHARE and job.late is not LatePolicy.KEEP:
         hours = int(behind.max()) // 3_600_000_000 + 1
         enough = f"{hours}h" if hours < 48 else f"{hours // 24 + 1}d"
         raise ValueError(
@@ -156,59 +166,59 @@ def _check_order(job: TrainConfig, ticks: Array, where: str) -> None:
         )
 
 
-def _bits(job: TrainConfig, labels: Labels, wide: Features, table: Any) -> int:
-    """Room for many times the features of the first rows, as far as memory goes."""
-    most = job.budget(labels.loss.outputs).bits
+def _hash_bits(job: TrainConfig, labels: Labels, counting: Features, table: Any) -> int:
+    """Choose the hash size from the number of features in the first rows, within the memory budget."""
+    max_bits = job.budget(labels.loss.outputs).bits
     if job.bits is not None:
         return job.bits
-    seen = FeatureNames.of(wide)
-    wide.encode(table, seen)
-    found = int(seen.seen.sum())
-    return min(most, max(LEAST, (ROOM * found).bit_length()))
+    names = FeatureNames.of(counting)
+    counting.encode(table, names)
+    count = int(names.seen.sum())
+    return min(max_bits, max(MIN_HASH_BITS, (COLUMNS_PER_FEATURE * count).bit_length()))
 
 
 @dataclass
 class Reader:
-    """Reads on from a `ReaderState`; what it knows of names grows with it."""
+    """Reads chunks from a `ReaderState` on. Updates `reading` and adds new feature names to `names`."""
 
     job: TrainConfig
-    name: Named
+    name: FileName
     reading: ReaderState
     names: FeatureNames
 
     def chunks(self, parts: Iterable[SourceBatch]) -> Iterator[Chunk]:
-        """Chunk after chunk, each with what is known after it."""
-        # A checkpoint may have been made when the queue held more whole chunks than one.
+        """Yield all complete chunks, each with the state after it."""
+        # The queue of a checkpoint may already contain complete chunks.
         yield from self._cut(0.0)
         for part in parts:
             order, rows = self._take_in(part)
-            held = self.reading.queue
-            queue = rows if held is None else concat_waiting([held, rows])
+            queued = self.reading.queue
+            queue = rows if queued is None else concat_waiting([queued, rows])
             self.reading = replace(self.reading, order=order, queue=queue, mark=part.mark)
             self._check_size()
             yield from self._cut(part.batch.share)
 
     def rest(self) -> Chunk | None:
-        """What is left to learn when the stream ends: all that was held back and is due."""
-        order, held = self.reading.order.end()
-        parts = [part for part in (self.reading.queue, held) if part is not None and len(part)]
+        """Return the last chunk, at the end of the input: all waiting rows whose labels are known."""
+        order, released = self.reading.order.end()
+        parts = [part for part in (self.reading.queue, released) if part is not None and len(part)]
         if not parts:
             return None
         self.reading = replace(self.reading, order=order, queue=concat_waiting(parts))
-        due = self._due(concat_waiting(parts), ended=True)
+        due = self._count_due(concat_waiting(parts), ended=True)
         return self._chunk(due, closes=False, share=1.0)
 
     def rows_to_score(self) -> ArrivedRows | None:
-        """Rows that have arrived and that no model was asked about yet, where labels are late."""
+        """With delayed labels, return the rows that have arrived but have not been scored yet."""
         queue, scored = self.reading.queue, self.reading.scored
         if queue is None or scored >= len(queue) or not self.job.label_delay:
             return None
-        return self._rows(queue.take(slice(scored, len(queue))))
+        return self._encode(queue.take(slice(scored, len(queue))))
 
-    # ------------------------------------------------------------------ rows as they come
+    # ------------------------------------------------------------------ arriving rows
 
     def _take_in(self, part: SourceBatch) -> tuple[Watermark, WaitingRows]:
-        """Make rows tidy, count them, and put them in order."""
+        """Clean and count the rows of a batch, and sort them by the watermark."""
         batch, reading, name = part.batch, self.reading, self.name(part.file)
         tidy = clean_batch(reading.columns, part, name)
         codes, unknown = reading.labels.codes(tidy.labels)
@@ -220,20 +230,21 @@ class Reader:
         rows = WaitingRows(tidy.table, tidy.ticks, tidy.ticks, codes)
         if unknown.any():
             rows = rows.take(np.flatnonzero(~unknown))
-        before = reading.counts
+        previous = reading.counts
         counts = RowCounts(
-            before.read + len(batch.row) + len(batch.faults),
-            before.unlabelled + tidy.missing,
-            before.refused + len(tidy.faults),
-            before.shifted + tidy.shifted,
+            previous.read + len(batch.row) + len(batch.faults),
+            previous.unlabelled + tidy.missing,
+            previous.refused + len(tidy.faults),
+            previous.shifted + tidy.shifted,
         )
-        shown = [f"{name}, row {number:,}: {what}" for number, what in tidy.faults]
+        shown = [f"{name}, row {number:,}: {fault}" for number, fault in tidy.faults]
         first = min(reading.first, int(rows.ticks.min())) if len(rows) else reading.first
-        examples = (*reading.examples, *shown[: EXAMPLES - len(reading.examples)])
+        examples = (*reading.examples, *shown[: MAX_EXAMPLES - len(reading.examples)])
         self.reading = replace(reading, counts=counts, first=first, examples=examples)
         return reading.order.add(rows)
 
     def _check_size(self) -> None:
+        """Raise if the waiting rows need more bytes than the memory budget allows."""
         limit = self.job.budget(self.reading.labels.loss.outputs).waiting
         waiting = [part for part in (self.reading.queue, self.reading.order.held) if part is not None]
         size = sum(part.table.nbytes + 48 * len(part) for part in waiting)
@@ -243,10 +254,10 @@ class Reader:
                 "quarter of --memory: choose a shorter --lateness or --label-delay, or more --memory"
             )
 
-    # ------------------------------------------------------------------ cut into chunks
+    # ------------------------------------------------------------------ chunks
 
-    def _due(self, queue: WaitingRows, *, ended: bool = False) -> int:
-        """How many rows may be learnt from by now: those whose labels have come."""
+    def _count_due(self, queue: WaitingRows, *, ended: bool = False) -> int:
+        """Return the number of rows whose labels are known, so that they can be trained on."""
         if self.job.label_delay == 0:
             return len(queue)
         newest = self.reading.order.newest
@@ -254,17 +265,17 @@ class Reader:
         return int(np.searchsorted(queue.key, clock - self.job.label_delay, side="right"))
 
     def _cut(self, share: float) -> Iterator[Chunk]:
-        """All chunks that are whole: what follows them is there already."""
+        """Yield all complete chunks of the queue: those followed by rows that are due."""
         queue = self.reading.queue
         if queue is None:
             return
-        due = self._due(queue)
+        due = self._count_due(queue)
         cycle, block = self.job.schedule.place(queue.ticks[:due])
         peak = np.maximum.accumulate(cycle) if due else cycle
         begins = np.diff(peak) > 0
         cuts = begins | (np.diff(block) != 0) if self.job.label_delay else begins
         done = 0
-        size = min(CHUNK, SOON) if self.job.label_delay else CHUNK
+        size = min(CHUNK_ROWS, DELAYED_CHUNK_ROWS) if self.job.label_delay else CHUNK_ROWS
         for end in [*(np.flatnonzero(cuts) + 1).tolist(), due]:
             while end - done > size:
                 yield self._chunk(size, closes=False, share=share)
@@ -274,69 +285,69 @@ class Reader:
                 done = end
 
     def _chunk(self, count: int, *, closes: bool, share: float) -> Chunk:
-        """The first rows of the queue, to be learnt from; and the rows that came before they were due."""
+        """Remove the first `count` rows from the queue for training, with the rows to score before them."""
         queue, scored = self.reading.queue, self.reading.scored
         assert queue is not None
-        own = queue.take(slice(0, count))
+        due_rows = queue.take(slice(0, count))
         arrived = None
         if self.job.label_delay:
-            # Nobody knew the last of these labels before this time.
-            due = int(own.key[-1]) + self.job.label_delay if count else self.reading.order.newest
+            # The last of these labels is known from this time on.
+            due = int(due_rows.key[-1]) + self.job.label_delay if count else self.reading.order.newest
             until = int(np.searchsorted(queue.key, due, side="left"))
             if until > scored:
-                arrived = self._rows(queue.take(slice(scored, until)))
+                arrived = self._encode(queue.take(slice(scored, until)))
                 scored = until
-        rows = self._rows(own) if count else None
+        rows = self._encode(due_rows) if count else None
         self.reading = replace(
             self.reading,
             queue=queue.take(slice(count, len(queue))),
             scored=max(scored - count, 0),
             named=len(self.names.names),
         )
-        ends = int(own.ticks[-1]) if count else self.reading.order.newest
+        ends = int(due_rows.ticks[-1]) if count else self.reading.order.newest
         return Chunk(rows, arrived, self.reading, closes, ends, share)
 
-    def _rows(self, held: WaitingRows) -> ArrivedRows:
-        cells = self.reading.features.encode(held.table, self.names)
-        cycle, block = self.job.schedule.place(held.ticks)
-        rows = Rows(cells, held.label, block=block, cycle=cycle)
-        return ArrivedRows(rows, held.ticks, held.key, held.table)
+    def _encode(self, waiting: WaitingRows) -> ArrivedRows:
+        cells = self.reading.features.encode(waiting.table, self.names)
+        cycle, block = self.job.schedule.place(waiting.ticks)
+        rows = Rows(cells, waiting.label, block=block, cycle=cycle)
+        return ArrivedRows(rows, waiting.ticks, waiting.key, waiting.table)
 
 
 def open_reader(
     job: TrainConfig, inputs: Sources, tell: Callable[[str], None]
 ) -> tuple[ReaderState, Iterator[SourceBatch]]:
-    """What enough parts tell of the columns; and all parts, these included."""
+    """Return the initial state, inferred from the first `job.start` rows, and an iterator of all batches."""
     tell("reading the first rows")
-    held: list[SourceBatch] = []
+    first: list[SourceBatch] = []
     rows = 0
     parts = inputs.parts(ReadPosition())
     for part in parts:
-        held.append(part)
+        first.append(part)
         rows += part.batch.table.num_rows
         if rows >= job.start:
             break
-    found = open_stream(job, held, inputs.name)
+    state = open_stream(job, first, inputs.name)
     if job.first_pass:
         tell("first pass")
-        found = exact_features(job, inputs, found)
-    return found, chain(held, parts)
+        state = exact_features(job, inputs, state)
+    return state, chain(first, parts)
 
 
 def exact_features(job: TrainConfig, inputs: Sources, opened: ReaderState) -> ReaderState:
-    """What `opened` knows of the first rows, known of all of them.
+    """Replace the features inferred from the first rows by those of a pass over all rows.
 
-    Rows with faults are passed over: the second pass names or counts them. Features that would need
-    more columns than memory allows are hashed after all.
+    Each feature gets its own column, unless that needs more columns than memory allows: then features are
+    hashed. Rows with faults are ignored here; the second pass reports or counts them.
     """
     if inputs.follow or None in inputs.files:
         raise ValueError("--first-pass reads the input twice: it cannot be standard input, nor be followed")
-    seen = Vocabulary(opened.columns)
+    vocabulary = Vocabulary(opened.columns)
     for part in inputs.parts(ReadPosition()):
-        seen.add(clean_batch(opened.columns, part, inputs.name(part.file)).table)
-    scales = seen.scales(job.bins)
-    features = seen.features(scales)
-    most = 1 << job.budget(opened.labels.loss.outputs).bits
-    if features is None or features.width > most:
+        vocabulary.add(clean_batch(opened.columns, part, inputs.name(part.file)).table)
+    scales = vocabulary.scales(job.bins)
+    features = vocabulary.features(scales)
+    max_columns = 1 << job.budget(opened.labels.loss.outputs).bits
+    if features is None or features.width > max_columns:
         features = Features(opened.columns, scales, opened.features.bits)
     return replace(opened, features=features)

@@ -1,4 +1,4 @@
-"""Results of a run: the model with its provenance, a table of visits, `results.json`."""
+"""Results of a run: the model with its provenance, the table of visits, and `results.json`."""
 
 import csv
 import io
@@ -30,7 +30,7 @@ def model_of(
     scored: DelayedLoss | None,
     portfolio: Portfolio | None = None,
 ) -> Pluralistic:
-    """The model as the run stands, with all that a later prediction needs."""
+    """Return the current model with its provenance and everything that prediction needs."""
     if portfolio is None:
         model = _read_out(job, run)
     else:
@@ -41,33 +41,33 @@ def model_of(
 
 
 def finish_model(model: Pluralistic, reading: ReaderState, names: FeatureNames) -> Pluralistic:
-    """A model of what was read: in the labels' own units, with their classes and how features are made."""
-    held = model.weights
+    """Return the model in the units of the labels, with class names and feature encoding attached."""
+    weights = model.weights
     labels = reading.labels
     if not labels.classes:
-        # Learnt from scaled labels; what is saved answers in the labels' own units.
-        # In double precision: a mean of millions leaves single precision no decimals.
-        held = held * np.float64(labels.scale)
-        held[..., -1] += labels.mean
+        # Training uses scaled labels; the saved model predicts in the original units.
+        # Double precision: single precision has no decimals left if the mean is in the millions.
+        weights = weights * np.float64(labels.scale)
+        weights[..., -1] += labels.mean
     features = {**reading.features.to_json(), "names": names.first(reading.named)}
-    return replace(model, held=held, classes=labels.classes, features=features)
+    return replace(model, held=weights, classes=labels.classes, features=features)
 
 
 def _read_out(job: TrainConfig, run: Run) -> Pluralistic:
-    """The read-out that was asked for."""
-    kind, _, argument = job.read_out.partition(":")
+    """Return the model of the read-out set in `job.read_out`."""
+    name, _, argument = job.read_out.partition(":")
     with warnings.catch_warnings():
-        # Said in the provenance, and by `inspect`.
+        # The provenance and `inspect` report this.
         warnings.filterwarnings("ignore", message=".*never visited.*")
         try:
-            if kind == "tail":
+            if name == "tail":
                 model = run.tail(int(argument))
-            elif kind == "fading":
+            elif name == "fading":
                 model = run.fading(float(argument))
             else:
-                model = run.last() if kind == "last" else run.mean()
+                model = run.last() if name == "last" else run.mean()
         except ValueError:
-            if kind not in ("tail", "fading"):
+            if name not in ("tail", "fading"):
                 raise
             raise ValueError(
                 f"--read-out {job.read_out}: cycles that it needs were dropped to stay within --memory: go "
@@ -79,9 +79,11 @@ def _read_out(job: TrainConfig, run: Run) -> Pluralistic:
 def _provenance(
     job: TrainConfig, reading: ReaderState, run: Run, scored: DelayedLoss | None, portfolio: Portfolio | None
 ) -> dict[str, Any]:
-    """Where a model comes from; nothing of files' names, clocks or machines, so that the same rows give
-    the same bytes."""
-    what = None if portfolio is None else in_units(describe_choice(portfolio), reading.labels.loss_scale())
+    """Return the provenance of a model.
+
+    It contains no file names, clock times or machine names, so that the same rows give the same bytes.
+    """
+    chosen = None if portfolio is None else in_units(describe_choice(portfolio), reading.labels.loss_scale())
     return {
         "semicyclic": __version__,
         "method": job.method,
@@ -95,34 +97,34 @@ def _provenance(
         "last": int(reading.order.newest),
         "loss": run.loss.name,
         "progressive": losses_of(job, reading, run, scored, portfolio),
-        "chosen": what,
+        "chosen": chosen,
     }
 
 
-def in_units(what: dict[str, Any], scale: float) -> dict[str, Any]:
-    """What was chosen, with losses in the labels' own units."""
-    for block in what["blocks"].values():
-        for each in (block, *block["candidates"]):
-            if each["loss"] is not None:
-                each["loss"] *= scale
-    return what
+def in_units(chosen: dict[str, Any], scale: float) -> dict[str, Any]:
+    """Convert the losses of the chosen candidates to the units of the labels, in place."""
+    for block in chosen["blocks"].values():
+        for entry in (block, *block["candidates"]):
+            if entry["loss"] is not None:
+                entry["loss"] *= scale
+    return chosen
 
 
 def counts_of(reading: ReaderState, run: Run) -> dict[str, int]:
-    """Rows read, and what became of them; they add up."""
+    """Return the number of rows read, split into used, refused, dropped, unlabelled and waiting rows."""
     counts, late = reading.counts, reading.late
     waiting = [part for part in (reading.queue, reading.order.held) if part is not None]
     pending = 0 if run.pending is None else len(run.pending)
-    left = sum(map(len, waiting)) + pending
-    gone = counts.unlabelled + counts.refused + late.dropped
+    unused = sum(map(len, waiting)) + pending
+    excluded = counts.unlabelled + counts.refused + late.dropped
     return {
         "read": counts.read,
-        "used": counts.read - gone - left,
+        "used": counts.read - excluded - unused,
         "refused": counts.refused,
         "late_dropped": late.dropped,
         "late_kept": late.kept,
         "without_label": counts.unlabelled,
-        "waiting": left,
+        "waiting": unused,
         "shifted": counts.shifted,
     }
 
@@ -134,9 +136,10 @@ def losses_of(
     scored: DelayedLoss | None,
     portfolio: Portfolio | None = None,
 ) -> dict[str, Any]:
-    """The loss of every block's rows before they were learnt from, with a confidence interval, and of all.
+    """Return the progressive loss per block and overall, with the margins of confidence intervals.
 
-    Of the automatic choice: as models of the last midnight would have answered them.
+    Every row is scored before it is trained on. For method `auto`, the models are frozen at the last local
+    midnight; in the first nights of a run, the current models are used instead.
     """
     blocks, scale = run.blocks, reading.labels.loss_scale()
     if portfolio is not None:
@@ -157,23 +160,23 @@ def losses_of(
         NORMAL * sqrt(spread[i] / (count[i] * (count[i] - 1))) * scale if count[i] > 1 else None
         for i in range(blocks)
     ]
-    whole = float(np.nansum(mean * rows) / rows.sum()) * scale if rows.sum() > 0 else None
+    overall = float(np.nansum(mean * rows) / rows.sum()) * scale if rows.sum() > 0 else None
     return {
-        "all": whole,
+        "all": overall,
         "by_block": [float(value) * scale if isfinite(value) else None for value in mean],
         "margin": margin,
-        "rows": [round(float(each)) for each in rows],
+        "rows": [round(float(number)) for number in rows],
         "blocks": list(job.schedule.labels),
     }
 
 
 def visits_table(job: TrainConfig, reading: ReaderState, run: Run) -> str:
-    """Every visit that is kept: its cycle, block, rows and progressive loss, as CSV."""
+    """Return a CSV table of the recorded visits: cycle, block, rows and progressive loss."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["cycle", "block", "rows", "progressive_loss"])
-    found, scale = run.progressive_visits(), reading.labels.loss_scale()
-    for cycle, block, loss, rows in zip(*found, strict=True):
+    visits, scale = run.progressive_visits(), reading.labels.loss_scale()
+    for cycle, block, loss, rows in zip(*visits, strict=True):
         label = job.schedule.labels[int(block)]
         writer.writerow([int(cycle), label, round(float(rows)), repr(float(loss) * scale)])
     return text.getvalue()
@@ -182,7 +185,7 @@ def visits_table(job: TrainConfig, reading: ReaderState, run: Run) -> str:
 def results_of(
     job: TrainConfig, inputs: Sources, reading: ReaderState, names: FeatureNames, model: Pluralistic
 ) -> dict[str, Any]:
-    """What `results.json` says; of rows and losses what the model says."""
+    """Return the contents of `results.json`; row counts and losses are those in the model's provenance."""
     columns = reading.columns
     budget, about = job.budget(model.loss.outputs), model.provenance
     return {

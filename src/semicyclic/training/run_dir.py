@@ -1,4 +1,4 @@
-"""Run directory: its lock, its files, and the state of a run in its checkpoint."""
+"""Run directory: its lock file, its output files, and the checkpoint of the run."""
 
 import io
 import json
@@ -36,7 +36,10 @@ CHECKPOINT, MODEL, RESULTS, VISITS, LOCK = (
 
 @contextmanager
 def lock_run_dir(folder: Path) -> Iterator[None]:
-    """Nobody else works in the folder meanwhile."""
+    """Hold the lock file of a run directory, and remove leftovers of interrupted writes.
+
+    Raise if another process holds the lock.
+    """
     file = lock(folder / LOCK)
     if file is None:
         raise ValueError(f"--out {folder}: another run is working in this folder")
@@ -51,12 +54,12 @@ def lock_run_dir(folder: Path) -> Iterator[None]:
 
 
 def holds_run(folder: Path) -> bool:
-    """Whether there is something of a run in the folder."""
+    """Return whether the folder contains output of a run."""
     return any((folder / name).exists() for name in (CHECKPOINT, MODEL, RESULTS))
 
 
 class TrainState(NamedTuple):
-    """All that a run is made of between two chunks, beside its candidates: what a checkpoint holds."""
+    """State of a run between two chunks, without the candidates; a checkpoint stores both."""
 
     reading: ReaderState
     run: Run
@@ -66,15 +69,15 @@ class TrainState(NamedTuple):
 def write_state(
     folder: Path, job: TrainConfig, state: TrainState, names: FeatureNames, portfolio: Portfolio | None
 ) -> None:
-    """Put all that a run is made of to disk."""
+    """Write the checkpoint of a run."""
     reading, run, scored = state
     arrays = run_arrays(run)
     if portfolio is not None:
         arrays |= {f"portfolio.{name}": array for name, array in portfolio.arrays().items()}
     arrays |= {f"scored.{name}": array for name, array in scored._asdict().items()}
-    for name, held in (("queue", reading.queue), ("held", reading.order.held)):
-        if held is not None and len(held):
-            arrays[name] = np.frombuffer(_serialize_rows(held), np.uint8)
+    for name, rows in (("queue", reading.queue), ("held", reading.order.held)):
+        if rows is not None and len(rows):
+            arrays[name] = np.frombuffer(_serialize_rows(rows), np.uint8)
     about = {
         "job": job.to_json(),
         "features": reading.features.to_json(),
@@ -85,7 +88,7 @@ def write_state(
         "counts": list(reading.counts),
         "mark": reading.mark.to_json(),
         "first": reading.first,
-        # In the order in which they were found, which `named` counts.
+        # In order of discovery: the first `named` names belong to this state.
         "names": list(islice(names.names.items(), reading.named)),
         "examples": list(reading.examples),
     }
@@ -93,7 +96,7 @@ def write_state(
 
 
 def read_state(folder: Path, job: TrainConfig) -> tuple[TrainState, FeatureNames, Portfolio | None]:
-    """What `write_state` wrote, of a run that was told the same."""
+    """Read the checkpoint of a run. Raise if its settings differ from `job`."""
     arrays, about = read_checkpoint(folder / CHECKPOINT)
     with _readable(folder / CHECKPOINT):
         now = json.loads(json.dumps(job.to_json()))
@@ -104,44 +107,47 @@ def read_state(folder: Path, job: TrainConfig) -> tuple[TrainState, FeatureNames
                 f"({about['job'].get(other[0])!r}, now {now.get(other[0])!r}): give the same, or "
                 "another --out"
             )
-        state, names = _state(arrays, about, job)
-        return state, names, _portfolio(arrays, state.reading, job)
+        state, names = _restore_state(arrays, about, job)
+        return state, names, _restore_portfolio(arrays, state.reading, job)
 
 
 def read_log(folder: Path) -> tuple[TrainConfig, TrainState, FeatureNames]:
-    """The run of a folder with what it was told; without its candidates."""
+    """Read a run with its settings, without its candidates."""
     arrays, about = read_checkpoint(folder / CHECKPOINT)
     with _readable(folder / CHECKPOINT):
         job = TrainConfig.from_json(about["job"])
-        return (job, *_state(arrays, about, job))
+        return (job, *_restore_state(arrays, about, job))
 
 
 def read_run(folder: Path) -> Run:
-    """The run of a folder."""
+    """Read the run of a folder."""
     return read_log(folder)[1].run
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """One kind of error for a checkpoint that lacks something or holds something else."""
+    """Raise `Unreadable` if the checkpoint lacks an entry or has one of the wrong type."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, pa.ArrowInvalid, OverflowError) as error:
         raise Unreadable(
-            f"{path}: not a checkpoint of this kind, or a damaged one ({error!r:.200})"
+            f"{path}: not a checkpoint of a training run, or a damaged one ({error!r:.200})"
         ) from None
 
 
-def _portfolio(arrays: Arrays, reading: ReaderState, job: TrainConfig) -> Portfolio | None:
+def _restore_portfolio(arrays: Arrays, reading: ReaderState, job: TrainConfig) -> Portfolio | None:
     if job.method != AUTO:
         return None
     portfolio = job.portfolio(reading.features.width, reading.labels.loss)
-    own = {name: array for name, array in arrays.items() if name.startswith("portfolio.")}
-    portfolio.restore({name.removeprefix("portfolio."): array for name, array in own.items()})
+    prefix = "portfolio."
+    parts = {name: array for name, array in arrays.items() if name.startswith(prefix)}
+    portfolio.restore({name.removeprefix(prefix): array for name, array in parts.items()})
     return portfolio
 
 
-def _state(arrays: Arrays, about: dict[str, Any], job: TrainConfig) -> tuple[TrainState, FeatureNames]:
+def _restore_state(
+    arrays: Arrays, about: dict[str, Any], job: TrainConfig
+) -> tuple[TrainState, FeatureNames]:
     features, labels = Features.from_json(about["features"]), Labels.from_json(about["labels"])
     late = LateCounts(**about["late"])
     order = Watermark(
@@ -168,19 +174,20 @@ def _state(arrays: Arrays, about: dict[str, Any], job: TrainConfig) -> tuple[Tra
     return TrainState(reading, run, scored), names
 
 
-def _serialize_rows(held: WaitingRows) -> bytes:
-    """Rows as bytes: Arrow's own format, the columns of `Held` beside the features."""
-    table = held.table
-    for name, column in held.arrays().items():
+def _serialize_rows(rows: WaitingRows) -> bytes:
+    """Serialize rows as an Arrow IPC stream: features, and times and labels as columns prefixed with NUL."""
+    table = rows.table
+    for name, column in rows.arrays().items():
         table = table.append_column(f"\0{name}", pa.array(column))
     buffer = io.BytesIO()
-    # One batch of contiguous columns: the same rows give the same bytes, however they were cut.
+    # One batch of contiguous columns: the same rows give the same bytes, however they arrived.
     with pa.ipc.new_stream(buffer, table.schema) as writer:
-        writer.write_table(pa.Table.from_batches([_whole(table)]))
+        writer.write_table(pa.Table.from_batches([_contiguous_batch(table)]))
     return buffer.getvalue()
 
 
-def _whole(table: Any) -> Any:
+def _contiguous_batch(table: Any) -> Any:
+    """Copy a table into one record batch without chunks or offsets."""
     columns = [table.column(name) for name in table.column_names]
     arrays = [
         column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in columns
@@ -190,19 +197,35 @@ def _whole(table: Any) -> Any:
 
 
 def _deserialize_rows(data: Any) -> WaitingRows | None:
+    """Read the rows that `_serialize_rows` wrote; None if there are none."""
     if data is None:
         return None
     table = pa.ipc.open_stream(pa.py_buffer(data.tobytes())).read_all().combine_chunks()
-    own = [name for name in table.column_names if name.startswith("\0")]
-    arrays = {name[1:]: table.column(name).to_numpy() for name in own}
-    return WaitingRows(table.drop_columns(own), **arrays)
+    prefixed = [name for name in table.column_names if name.startswith("\0")]
+    arrays = {name[1:]: table.column(name).to_numpy() for name in prefixed}
+    return WaitingRows(table.drop_columns(prefixed), **arrays)
 
 
 def load_run(folder: str | PathLike[str]) -> Run:
-    """The run that `semicyclic train` has left in a folder, as of its last checkpoint: for any read-out.
+    """Load the run of a `semicyclic train` folder, as of its last checkpoint, to compute any read-out.
 
-    Its labels are codes of classes (or numbers scaled), and rows that waited for others are not in it;
-    the model file has the names, and all that was learnt.
+    Labels of the run are class codes, or scaled numbers. Rows that were still waiting for others at the
+    checkpoint are not included. The model file has the class names and includes all rows.
+
+    Parameters
+    ----------
+    folder : str or path-like
+        The folder given to `semicyclic train` as its output.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    Unreadable
+        If the checkpoint is damaged or is not that of a training run.
+    FileNotFoundError
+        If the folder has no checkpoint.
     """
-
     return read_run(Path(folder))

@@ -1,11 +1,11 @@
 r"""Training from files: one pass in order of time, resumable at any point.
 
-    files -> parts -> chunks -> run -> model file, at the end of every cycle
-                        \-> checkpoint: what reading knows, and the run, between two chunks
+    files -> batches -> chunks -> run -> model file, at the end of every cycle
+                          \-> checkpoint: reader state and run, between two chunks
 
-A checkpoint never sees the end of the input: what is held back for rows to come (an unfilled
-minibatch, an open cycle, late rows) is learnt only for the last model. So a run that has ended goes on, when
-its files have grown, as if they had been there from the start.
+A checkpoint never includes the end of the input: rows that wait for later ones (an unfilled minibatch, an
+open cycle, rows above the watermark) are trained on only for the final model. A finished run can therefore
+resume when its files have grown, with the same result as if all rows had been there from the start.
 """
 
 import json
@@ -41,14 +41,18 @@ from semicyclic.training.run_dir import (
     write_state,
 )
 
-# Saving may take this share of the time.
-SHARE = 0.02
-# Nobody reads faster than this many seconds.
-SELDOM = 0.1
+# Maximum share of the running time spent on saving.
+MAX_SAVE_TIME_SHARE = 0.02
+# Minimum seconds between two progress reports.
+PROGRESS_SECONDS = 0.1
 
 
 class TrainProgress(NamedTuple):
-    """What there is to tell while a run is at work."""
+    """Progress of a run.
+
+    share: fraction of the input read, if known. rows: rows trained on. seconds: elapsed time.
+    loss: progressive loss so far. block: label of the current block. what: the current stage.
+    """
 
     share: float
     rows: int
@@ -63,7 +67,7 @@ ReportTrainProgress = Callable[[TrainProgress], None]
 
 @dataclass
 class SaveTimer:
-    """When to save: every so many seconds, or more seldom if it takes long; always, if that is 0."""
+    """Interval between saves: `every` seconds, longer if saving is slow; 0 saves every time."""
 
     clock: Callable[[], float]
     every: float
@@ -74,12 +78,17 @@ class SaveTimer:
 
     def record_save(self, began: float) -> None:
         now = self.clock()
-        self.next = now + (max(self.every, (now - began) / SHARE) if self.every else 0.0)
+        self.next = now + (max(self.every, (now - began) / MAX_SAVE_TIME_SHARE) if self.every else 0.0)
 
 
 @dataclass
 class FileTraining:
-    """A run at work in a folder."""
+    """Training of one run in a folder.
+
+    tell: called with the progress. every: seconds between saves.
+    unsaved: True if a cycle ended since the model was last saved.
+    learnt: rows trained on. told: time of the last progress report.
+    """
 
     job: TrainConfig
     inputs: Sources
@@ -95,13 +104,13 @@ class FileTraining:
     pace: dict[str, SaveTimer] = field(default_factory=dict)
     names: FeatureNames = field(init=False)
     portfolio: Portfolio | None = None
-    # Whether the portfolio is in the midst of a chunk, which no checkpoint may see.
+    # True while the portfolio processes a chunk: no checkpoint may be written then.
     midway: bool = False
-    # Replaced by each chunk in one step, so that whoever interrupts finds what belongs together.
+    # Replaced in one assignment after each chunk, so that it is consistent after an interrupt.
     state: TrainState | None = None
 
     def go(self, *, resume: bool) -> dict[str, Any]:
-        """Read and learn everything there is; the results."""
+        """Train on all rows of the input, write the output files, and return the results."""
         self.began = self.clock()
         self.pace = {name: SaveTimer(self.clock, self.every) for name in (CHECKPOINT, MODEL)}
         self.pace[CHECKPOINT].record_save(self.clock())
@@ -111,20 +120,20 @@ class FileTraining:
         try:
             state = self._work(state, reader.chunks(parts))
         except KeyboardInterrupt:
-            # Asked to stop, politely: what was learnt since the last checkpoint need not be learnt again.
+            # Save the progress since the last checkpoint.
             if self.state.run.log.pages and not self.midway:
                 self._save_state(self.state)
             raise
         return self._end(state, reader)
 
     def _begin(self, resume: bool) -> tuple[TrainState, Iterator[SourceBatch]]:
-        """Where an earlier run stood, or the beginning; and what is to be read from there."""
+        """Return the state of the checkpoint, or an initial one, and the batches to read from there."""
         if resume and (self.folder / CHECKPOINT).exists():
             state, self.names, self.portfolio = read_state(self.folder, self.job)
-            # Else features were learnt from fewer rows than they should be, since there were no more.
+            # Otherwise the input was too short to infer the features from `start` rows: start again.
             if state.reading.counts.read >= self.job.start:
                 return state, self.inputs.parts(state.reading.mark)
-        reading, parts = open_reader(self.job, self.inputs, lambda what: self._tell(0.0, what))
+        reading, parts = open_reader(self.job, self.inputs, lambda stage: self._report(0.0, stage))
         self.names = FeatureNames.of(reading.features)
         run = self.job.first_run(reading.features.width, reading.labels.loss)
         self.portfolio = None
@@ -133,7 +142,7 @@ class FileTraining:
         return TrainState(reading, run, DelayedLoss.none(self.job.schedule.blocks)), parts
 
     def _work(self, state: TrainState, chunks: Iterator[Chunk]) -> TrainState:
-        """Learn chunk by chunk, and save now and then."""
+        """Train chunk by chunk, and save checkpoints and models when due."""
         for chunk in read_ahead(chunks):
             if chunk is not None:
                 state = self.state = self._learn_chunk(state, chunk)
@@ -145,9 +154,10 @@ class FileTraining:
         return state
 
     def _learn_chunk(self, state: TrainState, chunk: Chunk) -> TrainState:
+        """Score and train on one chunk, and return the state after it."""
         run, scored = state.run, state.scored
         self.midway = True
-        self._mix(chunk.arrived if self.job.label_delay else chunk.rows)
+        self._update_portfolio(chunk.arrived if self.job.label_delay else chunk.rows)
         if chunk.arrived is not None:
             scored = scored.add(run, chunk.arrived.rows)
         if chunk.rows is not None:
@@ -155,19 +165,19 @@ class FileTraining:
             self.learnt += len(chunk.rows.rows)
         self.midway = False
         block = int(self.job.schedule.place(np.array([chunk.ends])).block[0])
-        self._tell(chunk.share, "learning", self.job.schedule.labels[block])
+        self._report(chunk.share, "learning", self.job.schedule.labels[block])
         return TrainState(chunk.after, run, scored)
 
-    def _mix(self, came: ArrivedRows | None) -> None:
-        """All candidates meet rows that have come."""
-        if self.portfolio is None or came is None:
+    def _update_portfolio(self, arrived: ArrivedRows | None) -> None:
+        """Score and train all candidates on new rows."""
+        if self.portfolio is None or arrived is None:
             return
-        target = targets(came.rows.labels, self.portfolio.loss)
-        for _ in self.portfolio.add(came.rows, came.clock, came.ticks, target):
+        target = targets(arrived.rows.labels, self.portfolio.loss)
+        for _ in self.portfolio.add(arrived.rows, arrived.clock, arrived.ticks, target):
             pass
 
     def _save_model(self, state: TrainState) -> None:
-        """The model as it stands, without what is held back."""
+        """Save the current model, without the rows that are still waiting."""
         began = self.clock()
         if state.run.log.pages:
             save(self._model(state), self.folder / MODEL)
@@ -184,7 +194,7 @@ class FileTraining:
         self.pace[CHECKPOINT].record_save(began)
 
     def _end(self, state: TrainState, reader: Reader) -> dict[str, Any]:
-        """The last checkpoint; then learn what was held back, and write what came of it all."""
+        """Write the last checkpoint, train on the waiting rows, and write the model and the results."""
         state = state._replace(reading=replace(reader.reading, named=len(self.names.names)))
         if self.checkpoints:
             self._save_state(state)
@@ -192,15 +202,15 @@ class FileTraining:
         if last is not None:
             state = self._learn_chunk(state, last)
         if (left := reader.rows_to_score()) is not None:
-            self._mix(left)
+            self._update_portfolio(left)
             state = state._replace(scored=state.scored.add(state.run, left.rows))
         state = state._replace(run=train.finish(state.run))
         reading, run, _ = state
         if not run.log.pages:
-            raise ValueError("nothing was learnt: no row could be used, or no label has come yet")
+            raise ValueError("no model was trained: no row could be used, or no label is known yet")
         if self.portfolio is not None and not self.job.label_delay:
             self.portfolio.end()
-        self._tell(1.0, "writing")
+        self._report(1.0, "writing")
         model = self._model(state)
         results = results_of(self.job, self.inputs, reading, self.names, model)
         save(model, self.folder / MODEL)
@@ -208,9 +218,10 @@ class FileTraining:
         write_text(self.folder / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
         return results
 
-    def _tell(self, share: float, what: str, block: str = "") -> None:
+    def _report(self, share: float, stage: str, block: str = "") -> None:
+        """Report progress; within a block, at most every PROGRESS_SECONDS."""
         now = self.clock()
-        if block and now < self.told + SELDOM:
+        if block and now < self.told + PROGRESS_SECONDS:
             return
         self.told = now
         loss = float("nan")
@@ -218,4 +229,4 @@ class FileTraining:
             loss = mean_loss(self.portfolio)
         elif self.state is not None and self.state.run.log.pages:
             loss = self.state.run.progressive_loss()
-        self.tell(TrainProgress(share, self.learnt, now - self.began, loss, block, what))
+        self.tell(TrainProgress(share, self.learnt, now - self.began, loss, block, stage))

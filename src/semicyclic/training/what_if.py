@@ -1,7 +1,7 @@
-"""Other models from the log of a run: other blocks, read-outs or cycles, without the data.
+"""Alternative models from the log of a run: other blocks, read-outs or cycles, without the data.
 
-Every averaged read-out of a single chain, and any coarser blocks that are nested in its own, are sums of the
-records it has left (SPEC K5).
+For a single chain, every averaged read-out is a sum of logged records, also for coarser blocks that consist
+of its blocks (SPEC K5).
 """
 
 import warnings
@@ -25,7 +25,11 @@ from semicyclic.training.run_dir import CHECKPOINT, TrainState, read_log
 
 
 class ModelRequest(NamedTuple):
-    """Other blocks, or None for the run's own; a read-out such as tail:5; and how many cycles back."""
+    """An alternative model.
+
+    blocks: number of blocks, or None for those of the run. read_out: such as `tail:5`.
+    until: number of final cycles to exclude, or None for all cycles.
+    """
 
     blocks: int | None
     read_out: str
@@ -34,12 +38,12 @@ class ModelRequest(NamedTuple):
     @property
     def name(self) -> str:
         blocks = "own" if self.blocks is None else str(self.blocks)
-        back = "" if self.until is None else f"-until-{self.until}"
-        return f"{blocks}-{self.read_out.replace(':', '-').replace(' ', '-')}{back}"
+        suffix = "" if self.until is None else f"-until-{self.until}"
+        return f"{blocks}-{self.read_out.replace(':', '-').replace(' ', '-')}{suffix}"
 
 
 class SavedRun(NamedTuple):
-    """A run with what it was told and what was read."""
+    """A run with its settings, the state of its reader, and feature names."""
 
     job: TrainConfig
     state: TrainState
@@ -47,14 +51,14 @@ class SavedRun(NamedTuple):
 
     @property
     def cycles(self) -> int:
-        """How many cycles are kept."""
+        """Number of cycles in the log."""
         return len(np.unique(self.state.run.log.places()[0]))
 
 
 def open_run(folder: Path) -> SavedRun:
-    """The log that a run has left in its folder, with the rows that were held back to the end."""
+    """Load the run of a folder, and train it on the rows that were waiting at its checkpoint."""
     if not (folder / CHECKPOINT).is_file():
-        raise FileNotFoundError(f"{folder}: there is no run in this folder")
+        raise FileNotFoundError(f"{folder}: this folder has no checkpoint of a run")
     job, state, names = read_log(folder)
     last = Reader(job, str, state.reading, names).rest()
     run = state.run
@@ -64,10 +68,10 @@ def open_run(folder: Path) -> SavedRun:
 
 
 def model_for(log: SavedRun, wanted: ModelRequest) -> Pluralistic:
-    """The model that would have come out."""
+    """Return the model that the run would have produced with the requested blocks, read-out and cycles."""
     run = log.state.run
     if wanted.blocks is not None and wanted.blocks != run.blocks:
-        run = run.coarser(_coarser(run, wanted.blocks))
+        run = run.coarser(_coarser_schedule(run, wanted.blocks))
     through = None
     if wanted.until is not None:
         cycles = np.unique(log.state.run.log.places()[0])
@@ -77,52 +81,53 @@ def model_for(log: SavedRun, wanted: ModelRequest) -> Pluralistic:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*never visited.*")
         model = _read_out(run, wanted.read_out, log.cycles, through)
-    held = finish_model(model, log.state.reading, log.names)
+    finished = finish_model(model, log.state.reading, log.names)
     about = {**(model.provenance or {}), "what_if": {"blocks": run.blocks, "read_out": wanted.read_out}}
-    return replace(held, provenance=about)
+    return replace(finished, provenance=about)
 
 
-def _coarser(run: Run, blocks: int) -> Schedule:
-    own = run.schedule
-    assert isinstance(own, Schedule)
+def _coarser_schedule(run: Run, blocks: int) -> Schedule:
+    """Merge adjacent blocks of the run's schedule into `blocks` equal groups."""
+    schedule = run.schedule
+    assert isinstance(schedule, Schedule)
     if blocks < 1 or run.blocks % blocks:
-        fits = ", ".join(str(each) for each in range(1, run.blocks) if run.blocks % each == 0)
+        fits = ", ".join(str(count) for count in range(1, run.blocks) if run.blocks % count == 0)
         raise ValueError(
             f"--blocks {blocks}: the run has {run.blocks}, and coarser ones must be made of whole ones: "
             f"choose from {fits}"
         )
     step = run.blocks // blocks
-    order = np.argsort(own.starts)
-    firsts = order[::step]
-    starts = tuple(own.starts[each] for each in firsts)
+    order = np.argsort(schedule.starts)
+    starts = tuple(schedule.starts[first] for first in order[::step])
+    names = [schedule.labels[block] for block in order]
     labels = tuple(
-        f"{own.labels[order[k * step]].split('-')[0]}-{own.labels[order[(k + 1) * step - 1]].split('-')[-1]}"
-        for k in range(blocks)
+        f"{names[k * step].split('-')[0]}-{names[(k + 1) * step - 1].split('-')[-1]}" for k in range(blocks)
     )
-    return Schedule(own.period, starts, labels, own.zone, own.origin)
+    return Schedule(schedule.period, starts, labels, schedule.zone, schedule.origin)
 
 
 def _read_out(run: Run, text: str, cycles: int, through: int | None) -> Pluralistic:
-    kind, _, argument = text.partition(":")
-    if kind == "mean":
+    """Return the read-out named by `text`, from the cycles up to and including `through`."""
+    name, _, argument = text.partition(":")
+    if name == "mean":
         return run.mean(through=through)
-    if kind == "last":
+    if name == "last":
         return run.last(through=through)
-    if kind == "last-cycle":
+    if name == "last-cycle":
         return run.last_cycle(through=through)
-    if kind == "fading":
+    if name == "fading":
         return run.fading(float(argument or 7.0), through=through)
     return run.tail(int(argument) if argument else max(cycles // 2, 1), through=through)
 
 
 def check_read_out(text: str) -> str:
-    """A read-out as `what-if` takes it."""
-    kind, _, argument = text.partition(":")
-    plain = kind in ("mean", "last", "last-cycle") and not argument
-    if plain or (kind == "tail" and (not argument or (argument.isdecimal() and int(argument) > 0))):
+    """Return `text` if it is a read-out that `what-if` accepts; raise otherwise."""
+    name, _, argument = text.partition(":")
+    plain = name in ("mean", "last", "last-cycle") and not argument
+    if plain or (name == "tail" and (not argument or (argument.isdecimal() and int(argument) > 0))):
         return text
     try:
-        if kind == "fading" and (not argument or float(argument) > 0):
+        if name == "fading" and (not argument or float(argument) > 0):
             return text
     except ValueError:
         pass
@@ -130,13 +135,13 @@ def check_read_out(text: str) -> str:
 
 
 def score_model(model: Pluralistic, rows: Any) -> dict[str, float]:
-    """How a model does on labelled rows."""
+    """Return the scores of a model on labelled rows: squared and absolute error, or loss and accuracy."""
     score = model.score(rows)
     if not model.classes:
-        miss = score.astype(np.float64) - np.asarray(rows.labels, np.float64)
-        return {"mse": float((miss**2).mean()), "mae": float(np.abs(miss).mean())}
+        error = score.astype(np.float64) - np.asarray(rows.labels, np.float64)
+        return {"mse": float((error**2).mean()), "mae": float(np.abs(error).mean())}
     target, _ = encode(rows.labels, model.loss, model.classes)
     loss = model.loss.value(score.astype(np.float64), target)
-    right = score.argmax(axis=1) == target if model.loss.outputs > 1 else (score > 0) == (target > 0)
+    correct = score.argmax(axis=1) == target if model.loss.outputs > 1 else (score > 0) == (target > 0)
     name = "hinge_loss" if model.loss == hinge else "log_loss"
-    return {name: float(np.mean(loss)), "accuracy": float(right.mean())}
+    return {name: float(np.mean(loss)), "accuracy": float(correct.mean())}

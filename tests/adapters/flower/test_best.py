@@ -120,7 +120,7 @@ def test_clients_that_do_not_evaluate_make_the_default_the_shared_chain(
         run(found, 30)
         run(shared, 30)
         assert found.chains is Chains.SPLIT
-        assert "no client reports a loss on rows of its own" in caplog.text
+        assert "no client reports a loss on held-out rows" in caplog.text
         assert caplog.text.count("no client reports") == 1
         for ours, theirs in zip(found.mean().models, shared.mean().models, strict=True):
             assert ours["w"].tolist() == theirs["w"].tolist()
@@ -451,7 +451,7 @@ def test_a_start_of_its_own_is_refused() -> None:
         def start(self, *_args: Any, **_more: Any) -> Any:
             raise AssertionError
 
-    with pytest.raises(ValueError, match=r"Own has a start\(\) of its own"):
+    with pytest.raises(ValueError, match=r"Own overrides start\(\)"):
         strategy(Own())
 
 

@@ -131,10 +131,12 @@ def test_killed_while_it_writes_nothing_is_lost(
 
             if moment in ("models", "sums", "blocks"):
                 patch.setattr(
-                    keeping, "put", dying(keeping.put, lambda path, *_: path.name.startswith(moment))
+                    keeping,
+                    "write_tensors",
+                    dying(keeping.write_tensors, lambda path, *_: path.name.startswith(moment)),
                 )
             elif moment == "state":
-                patch.setattr(keeping, "put_text", dying(keeping.put_text, lambda *_: True))
+                patch.setattr(keeping, "write_text", dying(keeping.write_text, lambda *_: True))
             else:
                 name = {"rounds": "_log", "tidy": "_tidy"}[moment]
                 patch.setattr(
@@ -329,11 +331,11 @@ def test_damaged_states_are_named(tmp_path: Path) -> None:
     run(strategy(), 2, checkpoint=tmp_path)
     log = (tmp_path / "rounds.jsonl").read_bytes()
     (tmp_path / "rounds.jsonl").write_bytes(log[:-20])
-    with pytest.raises(ValueError, match=r"rounds.jsonl: it cannot be read"):
+    with pytest.raises(ValueError, match=r"rounds.jsonl: cannot be read"):
         run(strategy(), 4, checkpoint=tmp_path)
     (tmp_path / "rounds.jsonl").write_bytes(log)
     (tmp_path / "models-2.safetensors").write_bytes(b"no")
-    with pytest.raises(ValueError, match=r"models-2.safetensors: it cannot be read"):
+    with pytest.raises(ValueError, match=r"models-2.safetensors: cannot be read"):
         run(strategy(), 4, checkpoint=tmp_path)
     (tmp_path / "state.json").write_text("{}")
     with pytest.raises(ValueError, match="not the state of a federated run"):

@@ -136,7 +136,7 @@ def test_large_single_precision_models_are_averaged_well() -> None:
 
 
 def test_whole_numbers_and_truth_values_are_averaged_as_such() -> None:
-    with pytest.raises(ValueError, match="cannot be averaged and kept"):
+    with pytest.raises(ValueError, match="cannot be averaged"):
         ArraySpec.of({"w": np.zeros(2, np.longdouble)})
     model = {"count": np.array(7, np.int64), "mask": np.array([True, False]), "w": np.zeros(2, np.float16)}
     layout = ArraySpec.of(model)
@@ -453,7 +453,7 @@ def test_what_is_left_out_is_logged_with_the_reason() -> None:
     finally:
         logger.removeHandler(ear)
         logger.setLevel(level)
-    assert "round 1: node 4 is left out: array 'w' has shape (5,), not (4,)" in lines
+    assert "round 1: reply of node 4 rejected: array 'w' has shape (5,), not (4,)" in lines
 
 
 @pytest.mark.parametrize("name", ["FedAvg", "FedAvgM"])
@@ -674,7 +674,7 @@ def test_a_strategy_of_ones_own_that_waits_is_not_waited_for_either() -> None:
 
 def test_clients_that_all_misunderstand_are_told_at_once() -> None:
     silent = dict.fromkeys(range(6), _with(without=["num-examples"]))
-    with pytest.raises(ValueError, match=r"all 6 replies of the first round .* does not tell 'num-examples'"):
+    with pytest.raises(ValueError, match=r"all 6 replies of the first .* does not report 'num-examples'"):
         run(strategy(), 3, InProcessGrid(client(silent), 6))
     one = strategy()
     run(one, 3, InProcessGrid(client(silent), 6, online=lambda: [2]))
@@ -774,11 +774,11 @@ def test_losses_that_cannot_be_believed_do_not_reach_the_hedge(loss: Any) -> Non
     ("how", "words"),
     [
         ({"seed": -1}, "seed=-1"),
-        ({"inner": known.FedXgbBagging()}, "FedXgbBagging makes trees"),
-        ({"hedge": sc.AdaHedge(), "chains": Chains.SHARED}, "hedge= is for chains=Chains.SPLIT"),
+        ({"inner": known.FedXgbBagging()}, "FedXgbBagging trains trees"),
+        ({"hedge": sc.AdaHedge(), "chains": Chains.SHARED}, "hedge= requires chains=Chains.SPLIT"),
         ({"chains": Chains.SPLIT, "evaluators": 0}, "needs clients that evaluate"),
         ({"evaluators": -1}, "must be 0 or more"),
-        ({"per_block": ["w"], "chains": Chains.SEPARATE}, "bodies of their own"),
+        ({"per_block": ["w"], "chains": Chains.SEPARATE}, "do not share a body"),
         ({"chains": Chains.HEDGED, "hedge": sc.Prod(bound=1.0)}, "steps"),
         ({"chains": Chains.HEDGED, "hedge": sc.AdaHedge(np.random.default_rng(1))}, "leave coin= out"),
         ({"tail": -1}, "tail=-1"),
@@ -817,7 +817,7 @@ def test_a_strategy_runs_once() -> None:
     run(found, 2)
     with pytest.raises(ValueError, match="has run already"):
         run(found, 2)
-    with pytest.raises(ValueError, match="there are no arrays"):
+    with pytest.raises(ValueError, match="has no arrays"):
         strategy().start(InProcessGrid(client(), 6), ArrayRecord(), 2)
     with pytest.raises(ValueError, match="num_rounds=0"):
         run(strategy(), 0)
@@ -947,7 +947,7 @@ def test_clocks_tell_the_time_they_are_made_for() -> None:
     assert WallClock(lambda: 12.5).now(1) == 12_500_000
     rounds = RoundClock(noon, timedelta(hours=1))
     assert rounds.now(25) - rounds.now(1) == 86_400_000_000
-    with pytest.raises(ValueError, match="name its zone"):
+    with pytest.raises(ValueError, match="add a time zone"):
         RoundClock(datetime(2024, 1, 1), timedelta(hours=1))
     with pytest.raises(ValueError, match="must be positive"):
         FastClock(noon, 0.0)

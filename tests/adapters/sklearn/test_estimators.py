@@ -45,7 +45,7 @@ def stream(n: int = 600, columns: int = 4, seed: int = 0, classes: int = 2) -> t
     return X, y, when
 
 
-@pytest.mark.filterwarnings("ignore:nothing was told", "ignore:.*has values around")
+@pytest.mark.filterwarnings("ignore:the rows have no times", "ignore:.*has values around")
 @parametrize_with_checks(
     [SemiCyclicClassifier(), SemiCyclicRegressor()], expected_failed_checks=lambda _: EXPECTED
 )
@@ -54,7 +54,7 @@ def test_scikit_learns_own_checks_pass(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore:nothing was told", "ignore:.*has values around")
+@pytest.mark.filterwarnings("ignore:the rows have no times", "ignore:.*has values around")
 def test_of_the_other_methods_some_passes_are_needed_for_few_rows() -> None:
     """One pass over 50 rows is too short for weights of 1000 and .0001."""
     estimator = SemiCyclicClassifier(method="hedged", passes=50)
@@ -518,16 +518,17 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     frame = pd.DataFrame(table, columns=[*"abcd", "t"])
     named = make(time_column="t", schedule="daily:2").fit(frame, y)
     refusal(
-        "nothing tells the block of these rows.*missing='consensus'",
+        "the rows have no time or block.*missing='consensus'",
         lambda: named.predict(frame[list("abcd")]),
     )
     refusal("no column 't'.*its columns are a, b, d, c", lambda: named.predict(frame[list("abdc")]))
     refusal("verbose_feature_names_out=False", lambda: named.predict(frame.rename(columns={"t": "time__t"})))
     held = frame.assign(t=pd.to_datetime(frame["t"], unit="s"))
-    refusal("column 't' holds times: say time_column='t'", lambda: make().fit(held, y))
-    refusal("'u' holds times too", lambda: make(time_column="t").fit(held.assign(u=held["t"]), y))
+    refusal("column 't' has times: set time_column='t'", lambda: make().fit(held, y))
+    refusal("'u' has times, but only 't' may", lambda: make(time_column="t").fit(held.assign(u=held["t"]), y))
     refusal(
-        "'u' holds times too", lambda: make(time_column="t").fit(pl.from_pandas(held.assign(u=held["t"])), y)
+        "'u' has times, but only 't' may",
+        lambda: make(time_column="t").fit(pl.from_pandas(held.assign(u=held["t"])), y),
     )
     refusal("to_model", lambda: sc.save(named, "x"), TypeError)
     refusal("some labels are missing", lambda: make().fit(X, np.array(["a", None] * 100, object), when=when))
@@ -538,21 +539,21 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     refusal("expecting 5 features", lambda: fitted.predict(X[:, :2]))
     refusal("128 s apart.*float64", lambda: make(time_column=4).fit(table.astype(np.float32), y))
     scaled = (table - table.mean(axis=0)) / table.std(axis=0)
-    refusal("a time is.*If a scaler came before", lambda: make(time_column=4).fit(scaled, y))
+    refusal("a time is.*exclude the column from scaling", lambda: make(time_column=4).fit(scaled, y))
     refusal("divided by 1000", lambda: make().fit(X, y, when=when * 1000))
     refusal("not both", lambda: make(time_column=4, block_column=3).fit(table, y))
     refusal("not both", lambda: make().fit(X, y, when=when, blocks=y))
     refusal("no column 'when'", lambda: make(time_column="when").fit(pd.DataFrame(X).rename(columns=str), y))
     refusal("without names", lambda: make(time_column="when").fit(table, y))
-    refusal("6 blocks, and nothing tells", lambda: make(schedule="daily:6").fit(X, y))
+    refusal("6 blocks, and the rows have no time", lambda: make(schedule="daily:6").fit(X, y))
     refusal("write 'daily:6'", lambda: make(schedule=6).fit(X, y, when=when))
     refusal("schedule daily:0", lambda: make(schedule="daily:0").fit(X, y, when=when))
     for wrong in (when / 60, when / 86_400, when % 86_400 // 3600, np.where(when == when[9], 0.0, when)):
         refusal("a time is .* above 1,000,000,000", lambda wrong=wrong: make().fit(X, y, when=wrong))
     refusal("a time is 5,", lambda: make(random_state=0).fit(X, y, when=when).predict(X[:1], when=[5]))
-    refusal("told by 4.0: give its name", lambda: make(time_column=4.0).fit(table, y))  # type: ignore[arg-type]
-    refusal("told by a Series", lambda: make(time_column=frame["a"]).fit(table, y))
-    refusal("told by True", lambda: make(time_column=True).fit(table, y))
+    refusal("column is 4.0: give its name", lambda: make(time_column=4.0).fit(table, y))  # type: ignore[arg-type]
+    refusal("column is a Series", lambda: make(time_column=frame["a"]).fit(table, y))
+    refusal("column is True", lambda: make(time_column=True).fit(table, y))
     refusal("zone", lambda: make(zone="Paris").fit(X, y, when=when))
     refusal("names of blocks go with", lambda: make(schedule=["a", "b"]).fit(X, y, when=when))
     refusal("all of them different", lambda: make(schedule=["a", "a"]).fit(X, y, blocks=["a"] * 200))
@@ -562,8 +563,8 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
         "row 1 has no block",
         lambda: make(schedule=2).fit(X, y, blocks=np.where(np.arange(200) == 1, np.nan, 0)),
     )
-    refusal("no column of values", lambda: make().fit(X, y, when=table))
-    refusal("no column of values", lambda: make().fit(X, y, when=when[0]))
+    refusal("not a column of values", lambda: make().fit(X, y, when=table))
+    refusal("not a column of values", lambda: make().fit(X, y, when=when[0]))
     refusal("several kinds", lambda: make().fit(X, np.array(["a", 1] * 100, object), when=when))
     refusal(
         "a regressor learns numbers",
@@ -609,7 +610,7 @@ def test_partial_fit_refuses_what_would_not_be_one_stream() -> None:
     X, y, when = stream(200)
     make = SemiCyclicClassifier
     refusal("classes must be passed", lambda: make().partial_fit(X, y, when=when))
-    refusal("say schedule=m.*a list of their names", lambda: make().partial_fit(X, y, [0, 1], blocks=y))
+    refusal("set schedule=m.*a list of their names", lambda: make().partial_fit(X, y, [0, 1], blocks=y))
     estimator = make().partial_fit(X[50:150], y[50:150], [0, 1], when=when[50:150])
     before = estimator.coef_.copy()
     refusal("goes by time", lambda: estimator.partial_fit(X[:50], y[:50], when=when[:50]))
@@ -640,7 +641,7 @@ def test_a_call_that_fails_leaves_the_estimator_as_it_was() -> None:
     assert (estimator.predict_proba(X, when=when) == before).all()
     assert estimator.classes_.tolist() == [0, 1]
     empty = SemiCyclicClassifier()
-    refusal("say schedule=m", lambda: empty.partial_fit(X, y, [0, 1], blocks=y))
+    refusal("set schedule=m", lambda: empty.partial_fit(X, y, [0, 1], blocks=y))
     assert not hasattr(empty, "classes_")
     assert not hasattr(empty, "n_features_in_")
     # In the midst of learning as well.
@@ -723,7 +724,7 @@ def test_blocks_that_there_are_not_are_refused_even_with_leave() -> None:
     assert (estimator.decision_function(X, blocks=objects) == mixed).all()
     one = SemiCyclicClassifier(schedule="daily:1").fit(X, y, when=when)
     refusal("3 values, X has 600", lambda: one.predict(X, when=when[:3]))
-    refusal("no column of values", lambda: one.predict(X, when="noon"))
+    refusal("not a column of values", lambda: one.predict(X, when="noon"))
     assert (one.predict(X, when=np.full(600, np.nan)) == one.predict(X)).all()
 
 
@@ -833,14 +834,14 @@ def test_a_block_for_every_minute_is_answered_at_once() -> None:
 
 def test_what_may_be_a_mistake_is_said() -> None:
     X, y, when = stream(200)
-    with pytest.warns(UserWarning, match="nothing was told of times or blocks.*time_column=") as heard:
+    with pytest.warns(UserWarning, match="the rows have no times or blocks.*time_column=") as heard:
         SemiCyclicClassifier().fit(X, y)
     assert heard[0].filename == __file__  # where the estimator was used
-    with pytest.warns(UserWarning, match="nothing was told of times or blocks"):
+    with pytest.warns(UserWarning, match="the rows have no times or blocks"):
         SemiCyclicClassifier().partial_fit(X, y, [0, 1])
     with pytest.warns(UserWarning, match=r"column 'x2' has values around 1,0.*StandardScaler"):
         SemiCyclicClassifier(time_column=-1).fit(np.c_[X * [1, 1, 1000, 1], when], y)
-    with pytest.warns(UserWarning, match=r"around 0.1, as TF-IDF has.*adagrad\(2\)"):
+    with pytest.warns(UserWarning, match=r"around 0.1 \(as TF-IDF has.*adagrad\(2\)"):
         SemiCyclicClassifier(method="hedged").fit(X / 10, y, when=when)
     with pytest.warns(UserWarning, match="y has values around 5.*TransformedTargetRegressor"):
         SemiCyclicRegressor(method="hedged").fit(X, 500.0 + y, when=when)

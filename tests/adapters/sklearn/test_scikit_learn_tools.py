@@ -110,7 +110,7 @@ def test_a_scaler_over_the_time_is_noticed(data: Any) -> None:
     X, y = data
     table = np.c_[X[COLUMNS].to_numpy(), X["when"].astype("datetime64[s]").astype(np.int64)]
     model = make_pipeline(StandardScaler(), estimator(time_column=3))
-    with pytest.raises(ValueError, match=r"If a scaler came before, keep the column out"):
+    with pytest.raises(ValueError, match=r"exclude the column from scaling"):
         model.fit(table, y)
 
 

@@ -1,4 +1,4 @@
-"""For Flower: `PluralisticStrategy`, a strategy that wraps any other and keeps a model for every block.
+"""Flower adapter: `PluralisticStrategy` wraps any Flower strategy and keeps one model per block.
 
 strategy = PluralisticStrategy(FedAvg(), Schedule.daily(6))
 strategy.start(grid, arrays, num_rounds=100)
@@ -7,7 +7,7 @@ strategy.mean().save("models.safetensors")
 
 import os
 
-# Before Flower is imported: it reads them then. Whoever wants these sets them to something else.
+# Flower reads these variables on import. Values that the user has already set are kept.
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")
 os.environ.setdefault("FLWR_DISABLE_UPDATE_CHECK", "1")
 os.environ.setdefault("FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION", "1")

@@ -22,11 +22,26 @@ FORMAT = "semicyclic-block-models"
 
 @dataclass(frozen=True, eq=False)
 class BlockModels:
-    """(w^1..w^m) of any network: `models[i]` are the named arrays of block i.
+    """Models (w^1..w^m) of a run: the named arrays of one network per block.
 
-    fallback: the blocks that were never visited; they hold the mean of all.
-    read_out: how they were read: "mean", "last", "tail:2", "best".
-    chosen: for "best", which model each block has: its chain, read-out and block, as in "shared/last/0".
+    Parameters
+    ----------
+    schedule : Schedule
+        Schedule with m blocks.
+    models : tuple of mapping from str to ndarray
+        `models[i]` holds the named arrays of block i.
+    fallback : tuple of int, default ()
+        Blocks that were never visited. For "mean" and "tail" they hold the mean over all blocks, for "last"
+        the current model.
+    read_out : str, default "mean"
+        Read-out that produced the models: "mean", "last", "tail:2", "best".
+    chosen : tuple of str, default ()
+        For "best", the candidate of each block as chain, read-out and block: "shared/last/0".
+
+    Raises
+    ------
+    ValueError
+        If the number of models is not the number of blocks.
     """
 
     schedule: Schedule
@@ -40,40 +55,74 @@ class BlockModels:
             raise ValueError(f"{len(self.models)} models for a schedule of {self.schedule.blocks} blocks")
 
     def state_dict(self, block: int) -> dict[str, Any]:
-        """The model of a block for `torch.nn.Module.load_state_dict`: tensors of its own."""
+        """Return the model of a block for `torch.nn.Module.load_state_dict`.
+
+        Returns
+        -------
+        dict from str to torch.Tensor
+            Copies of the block's arrays.
+        """
         import torch
 
         return {name: torch.from_numpy(np.array(value)) for name, value in self.models[block].items()}
 
     def record(self, block: int) -> ArrayRecord:
-        """The model of a block as Flower's record."""
+        """Return a copy of a block's model as a Flower `ArrayRecord`."""
         return record({name: np.array(value) for name, value in self.models[block].items()})
 
     def arrays(self, block: int) -> dict[str, Array]:
-        """The named arrays of a block, as copies that may be changed."""
+        """Return copies of a block's named arrays, which the caller may modify."""
         return {name: np.array(value) for name, value in self.models[block].items()}
 
     def at(self, when: object, **naive: Any) -> Mapping[str, Array]:
-        """The model in force at a moment: an aware datetime, or epoch seconds."""
-        found = self.schedule.locate([when], **naive)
-        return self.models[int(found.block[0])]
+        """Return the model of the block that contains a time.
+
+        Parameters
+        ----------
+        when : datetime or float
+            Time zone aware datetime, or seconds since the epoch.
+        **naive
+            Options of `Schedule.locate` for times without a zone.
+
+        Returns
+        -------
+        mapping from str to ndarray
+            The block's arrays, not copied.
+        """
+        located = self.schedule.locate([when], **naive)
+        return self.models[int(located.block[0])]
 
     def personal(self, profile: npt.ArrayLike) -> dict[str, Array]:
-        """The model for a client that is there in block i with probability profile[i]: sum_i a(i) w^i.
+        """Return the model of one client, weighted by its availability: sum_i a(i) w^i.
 
-        It keeps the guarantee (SPEC G2) where the loss is convex in the arrays; for a network, average the
+        The guarantee (SPEC G2) holds if the loss is convex in the arrays. For a neural network, average the
         predictions of the blocks' models instead, or draw a block.
+
+        Parameters
+        ----------
+        profile : array-like of shape (m,)
+            Probability a(i) that the client is available in block i.
+
+        Returns
+        -------
+        dict from str to ndarray
+            Weighted mean of the blocks' arrays, in their dtypes.
+
+        Raises
+        ------
+        ValueError
+            If `profile` is not a distribution over the m blocks.
         """
         share = distribution(profile, len(self.models))
-        found: dict[str, Array] = {}
+        mixture: dict[str, Array] = {}
         for name, first in self.models[0].items():
             mixed = sum(share[i] * self.models[i][name].astype(np.float64) for i in np.flatnonzero(share))
-            found[name] = as_type(np.asarray(mixed), first.dtype)
-        return found
+            mixture[name] = as_type(np.asarray(mixed), first.dtype)
+        return mixture
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write all of it into one safetensors file, whole or not at all; arrays are named `block/name`."""
-        told = {
+        """Write models and schedule atomically to one safetensors file, with arrays named `block/name`."""
+        header = {
             "format": FORMAT,
             "schedule": self.schedule.to_json(),
             "fallback": list(self.fallback),
@@ -86,31 +135,37 @@ class BlockModels:
             for block, model in enumerate(self.models)
             for name, value in model.items()
         }
-        write_tensors(Path(path), tensors, {"semicyclic": json.dumps(told)})
+        write_tensors(Path(path), tensors, {"semicyclic": json.dumps(header)})
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "BlockModels":
-        """What `save` wrote."""
+        """Read a file that `save` wrote.
+
+        Raises
+        ------
+        ValueError
+            If the file does not hold block models.
+        """
         from safetensors import SafetensorError, safe_open
 
         try:
             with safe_open(path, framework="np") as file:
-                told = json.loads((file.metadata() or {}).get("semicyclic", "null"))
-                if not isinstance(told, dict) or told.get("format") != FORMAT:
+                header = json.loads((file.metadata() or {}).get("semicyclic", "null"))
+                if not isinstance(header, dict) or header.get("format") != FORMAT:
                     raise ValueError(f"{path}: not a file of block models")
-                schedule = Schedule.from_json(told["schedule"])
+                schedule = Schedule.from_json(header["schedule"])
                 models = tuple(
-                    {name: file.get_tensor(f"{block}/{name}") for name in told["names"]}
+                    {name: file.get_tensor(f"{block}/{name}") for name in header["names"]}
                     for block in range(schedule.blocks)
                 )
         except SafetensorError as error:
             raise ValueError(f"{path}: not a file of block models: {error}") from None
-        chosen = tuple(told.get("chosen", ()))
-        return BlockModels(schedule, models, tuple(told["fallback"]), told["read_out"], chosen)
+        chosen = tuple(header.get("chosen", ()))
+        return BlockModels(schedule, models, tuple(header["fallback"]), header["read_out"], chosen)
 
 
 def distribution(profile: npt.ArrayLike, blocks: int) -> Array:
-    """A client's availability as a distribution over blocks, checked and summing to one."""
+    """Return a client's availability, shape (blocks,), normalized to sum 1; raise if not a distribution."""
     share = np.asarray(profile, dtype=np.float64)
     if share.shape != (blocks,):
         raise ValueError(f"a profile has {share.size} numbers: it needs {blocks}, one for each block")
@@ -118,13 +173,13 @@ def distribution(profile: npt.ArrayLike, blocks: int) -> Array:
         raise ValueError("a profile holds numbers that are negative or not finite")
     if abs(share.sum() - 1.0) > 1e-3:
         raise ValueError(f"a profile sums to {share.sum():.6g}: it must be a distribution over blocks")
-    # What is next to nothing is nothing, or it would be lost in a sum and be neither.
+    # Set tiny values to zero: they would be lost in a sum and yet count as positive.
     share = np.where(share < 1e-9, 0.0, share)
     return np.asarray(share / share.sum())
 
 
 def uniform(blocks: int) -> Array:
-    """A client that is there in every block alike."""
+    """Return the availability of a client that is equally available in every block."""
     return np.full(blocks, 1.0 / blocks)
 
 

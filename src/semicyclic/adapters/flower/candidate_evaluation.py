@@ -1,4 +1,4 @@
-"""Evaluation of candidate models by clients, and the choice of a model for each block."""
+"""Evaluation of candidate models by clients, and choice of a model for each block."""
 
 from collections.abc import Callable, Mapping, Sequence
 from logging import WARNING
@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 from semicyclic.adapters.flower.block_models import BlockModels
 from semicyclic.adapters.flower.candidate_scores import Candidate, CandidateScores, mean_losses
 from semicyclic.adapters.flower.chains import Chains
-from semicyclic.adapters.flower.reply_validation import WORST, RejectedReply
+from semicyclic.adapters.flower.reply_validation import MAX_LOSS, RejectedReply
 from semicyclic.adapters.flower.round_results import Round
 from semicyclic.adapters.flower.serialization import record
 from semicyclic.adapters.flower.server_state import ServerState
@@ -21,24 +21,27 @@ from semicyclic.method.hedge import learn_losses
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.types import Array
 
-# The names of metrics in which clients usually report a loss on rows of their own.
-LOSSES = ("eval_loss", "eval-loss", "val_loss", "test_loss", "loss")
-EVALUATORS = 10
-# Number of rounds without any report after which the clients of a block are not asked in every round.
-TRIES = 3
-# How messages that evaluate a candidate are marked: what follows in their group names the model.
-MARK, IN_FORCE = "/candidate/", "in-force"
+# Usual names of the metric in which clients report a loss on their held-out rows.
+LOSS_METRICS = ("eval_loss", "eval-loss", "val_loss", "test_loss", "loss")
+# Number of clients per round that evaluate candidates.
+DEFAULT_EVALUATORS = 10
+# Number of consecutive rounds without a report after which a block's clients are not asked in every round.
+MAX_SILENT_ROUNDS = 3
+# Marker in the group id of messages that evaluate a candidate; the label of the model follows it.
+CANDIDATE_MARKER = "/candidate/"
+# Prefix of the labels of current chain models, which are no candidates.
+IN_FORCE = "in-force"
 
 
 class RecordKeys(NamedTuple):
-    """Under which names a message has its arrays and its settings."""
+    """Names of the array record and the config record in a message."""
 
     arrays: str
     config: str
 
 
 def keys_of(strategy: Strategy) -> RecordKeys:
-    """The names that a strategy uses in its messages."""
+    """Return the record names that a strategy uses in its messages."""
     inner = innermost_of(strategy)
     return RecordKeys(
         getattr(inner, "arrayrecord_key", "arrays"), getattr(inner, "configrecord_key", "config")
@@ -46,16 +49,18 @@ def keys_of(strategy: Strategy) -> RecordKeys:
 
 
 def is_trial(message: Message) -> bool:
-    """Whether a message, or a reply to one, evaluates a candidate."""
-    return MARK in message.metadata.group_id
+    """Return whether a message or reply belongs to the evaluation of candidates."""
+    return CANDIDATE_MARKER in message.metadata.group_id
 
 
 class CandidateEvaluation:
-    """Evaluations of candidates by clients.
+    """Evaluation of candidates by clients.
 
-    count: how many clients of a round evaluate. names: of the metrics with the loss (None for any of LOSSES)
-    and with the number of examples. reporting: whether a loss was ever reported. unanswered: by block, for
-    how many rounds in a row none was.
+    count: number of clients per round that evaluate. names: metric with the loss (None for the first of
+        LOSS_METRICS that a reply has), and metric with the number of examples.
+    draws: seed for the choice of clients. evidence: scores of the candidates.
+    reporting: whether any client has ever reported a loss. unanswered: per block, the number of consecutive
+        rounds without a report.
     """
 
     def __init__(self, schedule: Schedule, count: int, names: tuple[str | None, str], draws: int) -> None:
@@ -65,16 +70,16 @@ class CandidateEvaluation:
         self.unanswered = [0] * schedule.blocks
 
     def messages(
-        self, this: Round, learnt: ServerState, config: Mapping[str, Any], keys: RecordKeys
+        self, this: Round, state: ServerState, config: Mapping[str, Any], keys: RecordKeys
     ) -> list[Message]:
-        """Messages to some nodes of a round: evaluate models that could be deployed in its block."""
-        # Those that have replied to training in time will reply again.
+        """Return messages that ask some nodes of a round to evaluate candidates for its block."""
+        # Nodes that replied to training in time are likely to reply again.
         count = min(self.count, len(this.replied))
         if not count or not this.moved:
             return []
-        if self.unanswered[this.block] >= TRIES and not (self.reporting and this.began):
+        if self.unanswered[this.block] >= MAX_SILENT_ROUNDS and not (self.reporting and this.began):
             return []
-        models = self._models(this, learnt)
+        models = self._models(this, state)
         rng = np.random.default_rng([self.draws, this.tick, 2])
         nodes = [this.replied[k] for k in np.sort(rng.permutation(len(this.replied))[:count])]
         messages = []
@@ -82,113 +87,116 @@ class CandidateEvaluation:
             settings = ConfigRecord({**config, "cycle": this.cycle, "block": this.block, "candidate": label})
             settings["server-round"] = this.number
             content = RecordDict({keys.arrays: arrays, keys.config: settings})
-            group = f"{this.number}{MARK}{label}"
+            group = f"{this.number}{CANDIDATE_MARKER}{label}"
             messages += [Message(content, node, MessageType.EVALUATE, group_id=group) for node in nodes]
         return messages
 
-    def _models(self, this: Round, learnt: ServerState) -> dict[str, ArrayRecord]:
-        """The models to evaluate in a round.
+    def _models(self, this: Round, state: ServerState) -> dict[str, ArrayRecord]:
+        """Return the models to evaluate in a round, by label.
 
-        With Chains.SPLIT those that both chains had before the round, for the hedge. Of the candidates, as
-        the visit began with them: the reference, one of the block's own and one of another block's.
+        With Chains.SPLIT, the models of both chains before the round, for the hedge. In addition, frozen at
+        the start of the visit: the reference, one candidate of the block and one of another block.
         """
         self.evidence.visit(this.block, this.cycle)
         models: dict[str, ArrayRecord] = {}
-        if learnt.chains is Chains.SPLIT and learnt.has_own(this.block):
+        if state.chains is Chains.SPLIT and state.has_own(this.block):
             models = {f"{IN_FORCE}/{name}": model.record for name, model in this.in_force.items()}
-        reference, own, foreign = learnt.candidates(this.block)
-        if not learnt.has_frozen(reference):
+        reference, own, foreign = state.candidates(this.block)
+        if not state.has_frozen(reference):
             if not self.reporting and not models:
-                # Too early for candidates: find out whether clients report losses at all.
-                models[f"{IN_FORCE}/{this.moved[0]}"] = learnt.current[this.moved[0]].record
+                # No candidates yet: find out whether clients report losses at all.
+                models[f"{IN_FORCE}/{this.moved[0]}"] = state.current[this.moved[0]].record
             return models
         best = self.evidence.best(this.block, reference)
         if best in foreign:
             own = [*own, best]
-        for each in [reference, *self.evidence.next(this.block, (own, foreign))]:
-            models[str(each)] = record(learnt.frozen_model(each))
+        for candidate in [reference, *self.evidence.next(this.block, (own, foreign))]:
+            models[str(candidate)] = record(state.frozen_model(candidate))
         return models
 
     def learn(
         self,
         this: Round,
-        learnt: ServerState,
+        state: ServerState,
         replies: tuple[Sequence[Message], Sequence[RejectedReply]],
         name: Callable[[int], int],
     ) -> bool:
-        """Learn from the losses in replies that can be used; whether there were any.
+        """Update scores and hedge with the reported losses; return whether there were any.
 
-        replies: those that can be used, and the others. name: the number of a client, by its node.
+        replies: the usable and the rejected ones. name: returns the device number of a node.
         """
         reports = sorted(report for reply in replies[0] for report in self._reports(reply, name))
         if not reports:
-            self._complain(this, *replies)
+            self._count_silent_round(this, *replies)
             return False
         self.reporting, self.unanswered[this.block] = True, 0
         labels = list(dict.fromkeys(label for _, label, _, _ in reports))
-        pair = [f"{IN_FORCE}/{chain}" for _, chain in learnt.chains.moving(this.block)]
-        if learnt.bets is not None and learnt.chains is Chains.SPLIT:
+        pair = [f"{IN_FORCE}/{chain}" for _, chain in state.chains.moving(this.block)]
+        if state.bets is not None and state.chains is Chains.SPLIT:
             losses = mean_losses(reports, pair)
             if losses is not None:
-                learn_losses(learnt.bets, this.block, np.array([losses[each] for each in pair]))
+                learn_losses(state.bets, this.block, np.array([losses[label] for label in pair]))
                 this.losses |= losses
-        reference = str(Candidate(learnt.chains.kinds[0], "mean", this.block))
-        found: dict[Candidate, float] = {}
+        reference = str(Candidate(state.chains.kinds[0], "mean", this.block))
+        differences: dict[Candidate, float] = {}
         for label in labels:
             both = None if label.startswith(IN_FORCE) else mean_losses(reports, [label, reference])
             if both is not None and label != reference:
                 this.losses |= both
-                found[Candidate.of(label)] = both[label] - both[reference]
-        self.evidence.add(this.block, found)
+                differences[Candidate.of(label)] = both[label] - both[reference]
+        self.evidence.add(this.block, differences)
         return True
 
     def _reports(self, reply: Message, name: Callable[[int], int]) -> list[tuple[int, str, float, float]]:
-        """(client, model, loss, number of examples), if the reply has a loss."""
+        """Return [(client, model, loss, number of examples)], or [] if the reply has no valid loss."""
         metrics = metrics_of(reply)
-        key = self.names[0] or next((each for each in LOSSES if each in metrics), "")
+        key = self.names[0] or next((metric for metric in LOSS_METRICS if metric in metrics), "")
         loss, examples = metrics.get(key), metrics.get(self.names[1])
-        if not isinstance(loss, int | float) or not isinstance(examples, int | float) or abs(loss) > WORST:
+        if not isinstance(loss, int | float) or not isinstance(examples, int | float) or abs(loss) > MAX_LOSS:
             return []
-        label = reply.metadata.group_id.partition(MARK)[2]
+        label = reply.metadata.group_id.partition(CANDIDATE_MARKER)[2]
         return [(name(reply.metadata.src_node_id), label, float(loss), float(examples))]
 
     def reports(self, block: int) -> bool:
-        """Whether clients of a block can be expected to report losses."""
-        return self.reporting and self.unanswered[block] < TRIES
+        """Return whether clients of a block are expected to report losses."""
+        return self.reporting and self.unanswered[block] < MAX_SILENT_ROUNDS
 
-    def _complain(self, this: Round, good: Sequence[Message], rejected: Sequence[RejectedReply]) -> None:
+    def _count_silent_round(
+        self, this: Round, good: Sequence[Message], rejected: Sequence[RejectedReply]
+    ) -> None:
         """Count a round without reports; warn once per block."""
         self.unanswered[this.block] += 1
         if not self.reporting:
-            # No client ever has: one warning for all blocks.
+            # No client has ever reported: warn once for all blocks.
             self.unanswered = [self.unanswered[this.block]] * len(self.unanswered)
-        if self.unanswered[this.block] != TRIES:
+        if self.unanswered[this.block] != MAX_SILENT_ROUNDS:
             return
         reason = rejected[0].sentence if rejected else f"their metrics are {sorted(metrics_of(good[0]))}"
         log(
             WARNING,
-            "round %d, block %s: no client reports a loss on rows of its own (%s), so there is no evidence "
-            "for best() here. All clients train the shared chain, whose mean may be another block's model if "
+            "round %d, block %s: no client reports a loss on held-out rows (%s), so best() has no evidence "
+            "for this block. All clients train the shared chain, whose mean may be another block's model if "
             "the strategy carries momentum. Give the ClientApp an @app.evaluate() that reports %r, or set "
             "evaluators=0",
             this.number,
             self.schedule.labels[this.block],
             reason,
-            self.names[0] or LOSSES[0],
+            self.names[0] or LOSS_METRICS[0],
         )
 
-    def best(self, learnt: ServerState) -> BlockModels:
-        """For each block the candidate with the least loss by what was reported."""
-        learnt.check_begun()
-        kinds, labels = learnt.chains.kinds, self.schedule.labels
+    def best(self, state: ServerState) -> BlockModels:
+        """Return for each block the candidate with the lowest reported loss."""
+        state.check_begun()
+        kinds, labels = state.chains.kinds, self.schedule.labels
         chosen: list[Candidate] = []
         silent, swapped = [], []
         for block in range(self.schedule.blocks):
             pick = self.evidence.best(block, Candidate(kinds[0], "mean", block))
             if pick is None:
                 silent.append(labels[block])
-                # Nothing is known: what a hedge has found, or else what cannot be another block's model.
-                hedged = learnt.bets is not None and learnt.bets.steps[block] > 0
+                # No reports: use the hedge if it has seen losses, else the mean of all rounds, which cannot
+                # be the model of another block.
+                hedged = state.bets is not None and state.bets.steps[block] > 0
                 pick = Candidate("hedged", "mean", block) if hedged else Candidate(kinds[0], "all", 0)
                 silent[-1] += " (the hedge's mean)" if hedged else " (the mean of all rounds)"
             elif self.evidence.foreign(block) is not None:
@@ -204,48 +212,48 @@ class CandidateEvaluation:
             log(
                 WARNING,
                 "best(): in block(s) %s a model of another block has a smaller loss than the block's own "
-                "mean: the shared model lags behind the clock, or blocks are alike",
+                "mean: the shared model lags behind the clock, or the blocks are similar",
                 ", ".join(swapped),
             )
-        # Several blocks may have the same model.
-        models = {pick: learnt.model_of(pick) for pick in set(chosen)}
-        fallback = tuple(block for block in range(self.schedule.blocks) if not learnt.has_visited(block))
-        found = tuple(models[pick] for pick in chosen)
-        return BlockModels(self.schedule, found, fallback, "best", tuple(map(str, chosen)))
+        # Read each model once: several blocks may share one.
+        models = {pick: state.model_of(pick) for pick in set(chosen)}
+        fallback = tuple(block for block in range(self.schedule.blocks) if not state.has_visited(block))
+        by_block = tuple(models[pick] for pick in chosen)
+        return BlockModels(self.schedule, by_block, fallback, "best", tuple(map(str, chosen)))
 
     def table(self) -> list[dict[str, Any]]:
-        """All candidates that were measured, by block, best first."""
+        """Return the scores of all measured candidates as rows, by block, best first."""
         return [
             {
                 "block": label,
-                "candidate": str(each.candidate),
-                "difference": each.difference,
-                "standard_error": each.error,
-                "rounds": each.rounds,
+                "candidate": str(score.candidate),
+                "difference": score.difference,
+                "standard_error": score.error,
+                "rounds": score.rounds,
             }
             for block, label in enumerate(self.schedule.labels)
-            for each in self.evidence.scores(block)
+            for score in self.evidence.scores(block)
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """What a run that goes on has to know."""
+        """Return the state for a checkpoint as JSON values."""
         return {"reporting": self.reporting, "unanswered": self.unanswered, **self.evidence.to_json()}
 
-    def restore(self, held: Mapping[str, Any]) -> None:
-        """What `to_json` has given."""
-        self.reporting, self.unanswered = held["reporting"], held["unanswered"]
-        self.evidence.restore(held)
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the state that `to_json` returned."""
+        self.reporting, self.unanswered = state["reporting"], state["unanswered"]
+        self.evidence.restore(state)
 
 
 def metrics_of(reply: Message) -> Mapping[str, Any]:
-    """The metrics of a reply that has one record of them."""
+    """Return the metrics of a validated reply, which has exactly one metric record."""
     return next(iter(reply.content.metric_records.values()))
 
 
 def chain_losses(shared: Sequence[Message], own: Sequence[Message], loss: str, weight: str) -> Array | None:
-    """The mean losses of the shared and the own chain's model on the clients that reported both.
+    """Return the mean losses, shape (2,), of the shared and the own chain over clients that reported both.
 
-    loss, weight: the names of the metrics with a client's loss and its number of examples.
+    None if no client did. loss, weight: names of the metrics with a client's loss and number of examples.
     """
     reports = []
     for name, replies in (("shared", shared), ("own", own)):

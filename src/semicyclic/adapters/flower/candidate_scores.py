@@ -1,9 +1,9 @@
 """Scores of candidate models per block, from the losses that clients report.
 
-In every round some clients of the block evaluate a few candidates on rows of their own that they do not train
-on. What is compared is the difference of each candidate's loss to that of one reference, on the same clients.
-Candidates are frozen when a visit begins, so each is judged as it would have been deployed: before the visit.
-Recent visits count more: the weight of a visit halves with every `HALF_LIFE` visits that follow it.
+In every round some clients of the block evaluate a few candidates on their held-out rows, which they do not
+train on. A score is the difference between the loss of a candidate and the loss of one reference model on the
+same clients. Candidates are frozen when a visit begins, so each is evaluated as it would have been deployed:
+before the visit. Recent visits count more: the weight of a visit halves every `HALF_LIFE_VISITS` visits.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,18 +11,20 @@ from math import inf, log, sqrt
 from statistics import median
 from typing import Any, NamedTuple
 
-HALF_LIFE = 2.0
-# A client counts for at most this many times the median number of examples; losses beyond this many median
-# absolute deviations from the median are taken as if they were there.
-MOST_WEIGHT, MOST_DEVIATIONS = 4.0, 4.0
-# Fewer degrees of freedom tell nothing about a standard error.
-FREEDOM = 2.0
+HALF_LIFE_VISITS = 2.0
+# The weight of a client is capped at this multiple of the median number of examples.
+MAX_MEDIAN_WEIGHTS = 4.0
+# Losses are clipped to this many median absolute deviations from the median.
+MAX_MEDIAN_DEVIATIONS = 4.0
+# Minimum degrees of freedom for a standard error; with fewer it is infinite.
+MIN_DEGREES_OF_FREEDOM = 2.0
 
 
 class Candidate(NamedTuple):
-    """A model that could be deployed: of which chain, read out how, and of which block.
+    """Identifier of a model that could be deployed.
 
     chain: "shared", "own" or "hedged". read_out: "mean", "tail", "last", or "all" for the mean of all rounds.
+    block: the block whose model it is; 0 for "all".
     """
 
     chain: str
@@ -34,16 +36,17 @@ class Candidate(NamedTuple):
 
     @staticmethod
     def of(text: str) -> "Candidate":
+        """Parse the output of `str`: "chain/read_out/block"."""
         chain, read_out, block = text.split("/")
         return Candidate(chain, read_out, int(block))
 
 
 class CandidateScore(NamedTuple):
-    """How much worse a candidate is than the reference: mean difference of losses, and its standard error.
+    """Mean loss of a candidate minus that of the reference, and its standard error.
 
-    rounds: in how many rounds it was measured, recent ones counting more. margin: by how many standard errors
-    it must be better: a model of another block, or one for all blocks, needs more evidence than one of the
-    block's own, and the more so the more of them there are.
+    rounds: weighted number of rounds in which it was measured; recent rounds count more.
+    margin: number of standard errors by which it must be better. A model of another block or of all blocks
+        needs more evidence than a model of the block itself, increasing with the number of such models.
     """
 
     candidate: Candidate
@@ -54,15 +57,17 @@ class CandidateScore(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """The difference, less favourably: by some standard errors."""
+        """Upper confidence bound of the difference: `margin` standard errors above it."""
         return self.difference + self.margin * self.error
 
 
 class CandidateScores:
     """Reported losses, by block and candidate.
 
-    sums: for each block and candidate the weighted sums 1, weight, difference and difference squared.
-    asked: how often each candidate was sent to clients. cycle: of each block's latest visit.
+    sums: for each block and candidate, sums over rounds of: weight, weight squared, weight times difference,
+        weight times difference squared.
+    asked: per block, how often each candidate was sent to clients.
+    cycle: per block, the cycle of its latest visit.
     """
 
     def __init__(self, blocks: int) -> None:
@@ -71,98 +76,99 @@ class CandidateScores:
         self.cycle: list[int | None] = [None] * blocks
 
     def visit(self, block: int, cycle: int) -> None:
-        """A round of a block begins: what was measured in earlier visits counts less in a new one."""
+        """Start a round of a block; if it opens a new visit, reduce the weight of earlier visits."""
         if self.cycle[block] not in (None, cycle):
-            fade = 0.5 ** (1.0 / HALF_LIFE)
+            fade = 0.5 ** (1.0 / HALF_LIFE_VISITS)
             for sums in self.sums[block].values():
                 sums[:] = [sums[0] * fade, sums[1] * fade * fade, sums[2] * fade, sums[3] * fade]
         self.cycle[block] = cycle
 
     def next(self, block: int, groups: Sequence[Sequence[Candidate]]) -> list[Candidate]:
-        """One candidate of each group to measure now: the one that was measured least often."""
+        """Return one candidate per group to measure next: the one that was sent least often."""
         chosen = []
         for group in groups:
             if group:
-                pick = min(group, key=lambda each: self.asked[block].get(str(each), 0))
+                pick = min(group, key=lambda candidate: self.asked[block].get(str(candidate), 0))
                 self.asked[block][str(pick)] = self.asked[block].get(str(pick), 0) + 1
                 chosen.append(pick)
         return chosen
 
     def add(self, block: int, differences: Mapping[Candidate, float]) -> None:
-        """The differences of losses to the reference's in one round."""
+        """Add the loss differences of one round: loss of each candidate minus loss of the reference."""
         for candidate, value in differences.items():
             sums = self.sums[block].setdefault(str(candidate), [0.0] * 4)
             sums[:] = [sums[0] + 1.0, sums[1] + 1.0, sums[2] + value, sums[3] + value * value]
 
     def scores(self, block: int) -> list[CandidateScore]:
-        """All candidates measured, best first by `bound`."""
-        # In order of names: sums of floats depend on their order, which a file does not keep.
+        """Return the scores of all measured candidates, sorted by `bound`, best first."""
+        # Sort by name: float sums depend on the order, and a checkpoint does not preserve it.
         rows = [(Candidate.of(name), sums) for name, sums in sorted(self.sums[block].items())]
         spread, freedom = 0.0, 0.0
         for _, (weight, squares, total, square) in rows:
             spread += max(square - total * total / weight, 0.0)
             freedom += max(weight - squares / weight, 0.0)
-        # One variance for all candidates: each alone is measured too seldom.
-        variance = spread / freedom if freedom >= FREEDOM else inf
+        # Pool the variance over all candidates: each one has too few measurements.
+        variance = spread / freedom if freedom >= MIN_DEGREES_OF_FREEDOM else inf
         others = sum(not _is_own(candidate, block) for candidate, _ in rows)
-        found = []
+        scores = []
         for candidate, (weight, squares, total, _) in rows:
             error = sqrt(variance * squares) / weight
             margin = 1.0 if _is_own(candidate, block) else 1.0 + sqrt(2.0 * log(1.0 + others))
-            found.append(CandidateScore(candidate, total / weight, error, weight, margin))
-        return sorted(found, key=lambda each: (each.bound, str(each.candidate)))
+            scores.append(CandidateScore(candidate, total / weight, error, weight, margin))
+        return sorted(scores, key=lambda score: (score.bound, str(score.candidate)))
 
     def best(self, block: int, reference: Candidate) -> Candidate | None:
-        """The candidate to deploy in a block; None if nothing was reported there."""
+        """Return the candidate to deploy in a block; None if its clients have reported no losses."""
         scores = self.scores(block)
         if not scores:
             return None
         return scores[0].candidate if scores[0].bound < 0.0 else reference
 
     def foreign(self, block: int) -> CandidateScore | None:
-        """The best model of another block, if it is better here than the block's own mean."""
-        for each in self.scores(block):
-            if each.bound >= 0.0:
+        """Return the best score of another block's model if it beats the reference in this block."""
+        for score in self.scores(block):
+            if score.bound >= 0.0:
                 return None
-            if each.candidate.block != block and each.candidate.read_out != "all":
-                return each
+            if score.candidate.block != block and score.candidate.read_out != "all":
+                return score
         return None
 
     def to_json(self) -> dict[str, Any]:
+        """Return the state as JSON values."""
         return {"sums": self.sums, "asked": self.asked, "cycle": self.cycle}
 
-    def restore(self, held: Mapping[str, Any]) -> None:
-        """What `to_json` has given."""
-        self.sums, self.asked, self.cycle = held["sums"], held["asked"], held["cycle"]
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore the state that `to_json` returned."""
+        self.sums, self.asked, self.cycle = state["sums"], state["asked"], state["cycle"]
 
 
 def _is_own(candidate: Candidate, block: int) -> bool:
-    """Whether it is a model of the block itself."""
+    """Return whether a candidate is a model of `block` itself."""
     return candidate.block == block and candidate.read_out != "all"
 
 
 def mean_losses(
     reports: Iterable[tuple[int, str, float, float]], wanted: Sequence[str]
 ) -> dict[str, float] | None:
-    """The mean loss of each model over the clients that have reported all of them; None if there are none.
+    """Return the mean loss of each model in `wanted` over the clients that reported all of them.
 
-    No client decides alone: counts of examples and losses far from the others' are cut.
-    reports: (client, model, loss, number of examples).
+    None if no client reported all. Weights and losses far from the median are clipped, so that no single
+    client dominates. reports: (client, model, loss, number of examples).
     """
     by_client: dict[int, dict[str, tuple[float, float]]] = {}
     for client, name, loss, examples in reports:
         by_client.setdefault(client, {})[name] = (loss, examples)
-    complete = [each for each in by_client.values() if all(name in each for name in wanted)]
+    complete = [losses for losses in by_client.values() if all(name in losses for name in wanted)]
     if not complete:
         return None
-    counts = [each[wanted[0]][1] for each in complete]
-    weights = [min(count, MOST_WEIGHT * median(counts)) for count in counts]
-    return {name: _mean([each[name][0] for each in complete], weights) for name in wanted}
+    counts = [losses[wanted[0]][1] for losses in complete]
+    weights = [min(count, MAX_MEDIAN_WEIGHTS * median(counts)) for count in counts]
+    return {name: _clipped_mean([losses[name][0] for losses in complete], weights) for name in wanted}
 
 
-def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
-    """The weighted mean, values far from the median cut."""
+def _clipped_mean(values: Sequence[float], weights: Sequence[float]) -> float:
+    """Return the weighted mean of values clipped to a range around their median."""
     middle = median(values)
-    reach = MOST_DEVIATIONS * median([abs(value - middle) for value in values])
-    cut = [min(max(value, middle - reach), middle + reach) for value in values]
-    return sum(weight * value for weight, value in zip(weights, cut, strict=True)) / sum(weights)
+    reach = MAX_MEDIAN_DEVIATIONS * median([abs(value - middle) for value in values])
+    clipped = [min(max(value, middle - reach), middle + reach) for value in values]
+    return sum(weight * value for weight, value in zip(weights, clipped, strict=True)) / sum(weights)

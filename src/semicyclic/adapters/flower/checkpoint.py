@@ -1,15 +1,19 @@
 """Checkpoints of a federated run, written after every round, so that a killed server can resume.
 
-    state.json                  what there is, and in which file its latest version stands
-    models-R.safetensors        the models after round R
-    sums-R.safetensors          the open visits' means, the strategies' own state and the hedge, after round R
-    blocks-R.safetensors        the means of blocks whose visit has ended before round R
-    nodes-R.safetensors         the nodes met until round R, and what they said of themselves
-    rounds.jsonl                a line for every round
+    state.json                  settings, counters, and the file with the latest version of each piece
+    models-R.safetensors        models after round R
+    sums-R.safetensors          means of open visits, state of the inner strategies and hedge, after round R
+    blocks-R.safetensors        means of blocks whose visit ended before round R
+    nodes-R.safetensors         nodes queried up to round R and their profiles
+    rounds.jsonl                one line per round
 
-Files are written under new names, then `state.json` is replaced in one step; what it no longer names is
-removed. A round writes the arrays that it has changed, however many blocks there are. Other files in the
-folder are not touched.
+R counts clock reads, rounds without participants included. Files are written under new names, then
+`state.json` is replaced by an atomic rename, then files that it no longer refers to are removed. A round
+writes only the arrays that it has changed, whatever the number of blocks. Other files in the folder are not
+touched.
+
+A piece is a group of arrays that are written together, such as `current/shared` or `total/own/3`. In a file,
+arrays are named `piece|name`.
 """
 
 import json
@@ -37,55 +41,61 @@ if TYPE_CHECKING:
 
 FORMAT = "semicyclic-federated-2"
 STATE, ROUNDS, LOCK = "state.json", "rounds.jsonl", ".lock"
-OURS = re.compile(r"(models|sums|blocks|nodes)-\d+\.safetensors")
-LEFT = re.compile(rf"\.({OURS.pattern}|state\.json)\.\d+\.[0-9a-f]+")
+ARRAY_FILE = re.compile(r"(models|sums|blocks|nodes)-\d+\.safetensors")
+# Temporary files that an interrupted atomic write leaves behind.
+TEMPORARY_FILE = re.compile(rf"\.({ARRAY_FILE.pattern}|state\.json)\.\d+\.[0-9a-f]+")
 
 
 class CheckpointDir:
-    """The folder of a run."""
+    """Checkpoint folder of a run, locked until `close`.
+
+    files: by piece, the file that holds it. weights: by piece, weights and cycles of its means, or the name
+    of its chain. length: size of `rounds.jsonl` in bytes.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
-        held = lock(folder / LOCK)
-        if held is None:
-            raise ValueError(f"{folder}: another run is working in this folder")
-        self._lock = held
+        lock_file = lock(folder / LOCK)
+        if lock_file is None:
+            raise ValueError(
+                f"{folder}: another run is working in this folder: stop it or use another folder"
+            )
+        self._lock = lock_file
         self.files: dict[str, str] = {}
         self.weights: dict[str, Any] = {}
         self.length = 0
 
     def close(self) -> None:
-        """Let others work in the folder."""
+        """Release the lock of the folder."""
         self._lock.close()
 
-    def keep(self, strategy: "PluralisticStrategy", this: Round) -> None:
-        """Put a round's changes into the folder; in one step they count."""
+    def save(self, strategy: "PluralisticStrategy", this: Round) -> None:
+        """Write the changes of a round; they take effect when `state.json` is replaced."""
         number = this.tick
         models, sums, blocks = self._changes(strategy, this)
-        nodes = self._nodes(strategy.directory)
-        for word, pieces in (("models", models), ("sums", sums), ("blocks", blocks), ("nodes", nodes)):
-            if not pieces:
+        nodes = self._node_arrays(strategy.directory)
+        for prefix, arrays in (("models", models), ("sums", sums), ("blocks", blocks), ("nodes", nodes)):
+            if not arrays:
                 continue
-            file = f"{word}-{number}.safetensors"
-            write_tensors(
-                self.folder / file, {key: _whole(value) for key, value in pieces.items()}, {"format": FORMAT}
-            )
-            for key in pieces:
+            file = f"{prefix}-{number}.safetensors"
+            contiguous = {key: _to_contiguous(value) for key, value in arrays.items()}
+            write_tensors(self.folder / file, contiguous, {"format": FORMAT})
+            for key in arrays:
                 self.files[key.split("|")[0]] = file
         for kind in strategy.learnt.last if this.began else ():
-            # What the visit began with: candidates for `best` are judged as they were then.
+            # Keep the last models from before the visit: candidates for `best` are evaluated as of then.
             last = f"last/{kind}/{this.block}"
-            for held in (self.files, self.weights):
-                held.pop(f"previous/{kind}", None)
-                if last in held:
-                    held[f"previous/{kind}"] = held[last]
+            for by_piece in (self.files, self.weights):
+                by_piece.pop(f"previous/{kind}", None)
+                if last in by_piece:
+                    by_piece[f"previous/{kind}"] = by_piece[last]
         for kind, name in strategy.chains.moving(this.block):
             if name in this.moved:
                 self.files[f"last/{kind}/{this.block}"] = self.files[f"current/{name}"]
                 self.weights[f"last/{kind}/{this.block}"] = name
         self._log(this)
-        told = {
+        state = {
             "format": FORMAT,
             "settings": settings(strategy),
             "seed": strategy.seed,
@@ -107,11 +117,11 @@ class CheckpointDir:
             },
             "latest": sorted(strategy.directory.latest.items()),
         }
-        write_text(self.folder / STATE, json.dumps(told, sort_keys=True))
+        write_text(self.folder / STATE, json.dumps(state, sort_keys=True))
         self._tidy()
 
     def _log(self, this: Round) -> None:
-        """Add a line; what a killed server has added after its last state goes."""
+        """Append a line; discard lines that a killed server wrote after its last `state.json`."""
         with open(self.folder / ROUNDS, "ab") as log:
             log.truncate(self.length)
             log.seek(self.length)
@@ -121,7 +131,7 @@ class CheckpointDir:
             os.fsync(log.fileno())
 
     def _changes(self, strategy: "PluralisticStrategy", this: Round) -> tuple[dict[str, Array], ...]:
-        """The arrays that a round has changed, by piece and name: `piece|name`."""
+        """Return the arrays that a round has changed, named `piece|name`: models, sums and block means."""
         models: dict[str, Array] = {}
         sums: dict[str, Array] = {}
         blocks: dict[str, Array] = {}
@@ -143,10 +153,10 @@ class CheckpointDir:
             self.weights[f"open/{kind}"] = [averages.place, averages.open.weight]
         for kind, block in this.closed:
             averages = strategy.learnt.averages[kind]
-            whole = averages.total[block]
-            assert whole is not None
-            self._add_mean(blocks, f"total/{kind}/{block}", averages, whole)
-            self.weights[f"total/{kind}/{block}"] = whole.weight
+            total = averages.total[block]
+            assert total is not None
+            self._add_mean(blocks, f"total/{kind}/{block}", averages, total)
+            self.weights[f"total/{kind}/{block}"] = total.weight
             parts = averages.recent[block]
             self.weights[f"recent/{kind}/{block}"] = [[part.cycle, part.mean.weight] for part in parts]
             for number, part in enumerate(parts):
@@ -154,153 +164,164 @@ class CheckpointDir:
         return models, sums, blocks
 
     @staticmethod
-    def _nodes(directory: ClientDirectory) -> dict[str, Array]:
-        """Whom the server has met, if that has changed."""
+    def _node_arrays(directory: ClientDirectory) -> dict[str, Array]:
+        """Return the known nodes and their profiles as arrays; empty if unchanged."""
         if not directory.changed:
             return {}
         directory.changed = False
-        known = directory.profiles
-        zones = "\n".join(each.zone for each in known.values())
-        profiles = [each.availability for each in known.values()]
+        profiles = directory.profiles
+        zones = "\n".join(profile.zone for profile in profiles.values())
+        availability = [profile.availability for profile in profiles.values()]
         return {
-            "nodes|known": np.array(list(known), np.uint64),
-            "nodes|devices": np.array([each.device for each in known.values()], np.uint64),
-            "nodes|profiles": np.array(profiles).reshape(len(known), directory.blocks),
+            "nodes|known": np.array(list(profiles), np.uint64),
+            "nodes|devices": np.array([profile.device for profile in profiles.values()], np.uint64),
+            "nodes|profiles": np.array(availability).reshape(len(profiles), directory.blocks),
             "nodes|zones": np.frombuffer(zones.encode(), np.uint8),
             "nodes|refused": np.array(sorted(directory.refused), np.uint64),
             "nodes|tried": np.array(list(directory.tries.items()), np.uint64).reshape(-1, 2),
         }
 
     @staticmethod
-    def _meet(directory: ClientDirectory, held: dict[str, Array]) -> None:
-        if not held:
+    def _restore_nodes(directory: ClientDirectory, arrays: dict[str, Array]) -> None:
+        """Restore the nodes that `_node_arrays` returned, without the prefix of the names."""
+        if not arrays:
             return
-        zones = held["zones"].tobytes().decode().split("\n")
-        columns = held["known"].tolist(), held["profiles"], zones, held["devices"].tolist()
+        zones = arrays["zones"].tobytes().decode().split("\n")
+        columns = arrays["known"].tolist(), arrays["profiles"], zones, arrays["devices"].tolist()
         for node, profile, zone, device in zip(*columns, strict=False):
             directory.profiles[node] = ClientProfile(profile, zone, device)
-        directory.refused = set(held["refused"].tolist())
-        directory.tries = dict(held["tried"].tolist())
+        directory.refused = set(arrays["refused"].tolist())
+        directory.tries = dict(arrays["tried"].tolist())
 
     @staticmethod
     def _add_mean(
-        pieces: dict[str, Array], piece: str, averages: BlockAverages, mean: ModelMean, before: str = ""
+        arrays: dict[str, Array], piece: str, averages: BlockAverages, mean: ModelMean, prefix: str = ""
     ) -> None:
+        """Add the arrays of a mean to `arrays`, named `piece|prefix` plus array name."""
         for name, value in zip(averages.layout.names, mean.values, strict=False):
-            pieces[f"{piece}|{before}{name}"] = value
+            arrays[f"{piece}|{prefix}{name}"] = value
 
     def _tidy(self) -> None:
-        """Remove what a state that has been replaced had named."""
-        named = set(self.files.values())
+        """Remove array files that the current state does not refer to."""
+        used = set(self.files.values())
         for path in self.folder.iterdir():
-            if OURS.fullmatch(path.name) and path.name not in named:
+            if ARRAY_FILE.fullmatch(path.name) and path.name not in used:
                 path.unlink(missing_ok=True)
 
     def restore(self, strategy: "PluralisticStrategy", result: BlockResult) -> int:
-        """Bring a strategy to where the folder's run was; the number of rounds done, 0 if there is none."""
+        """Restore a strategy from the folder; return the number of completed rounds, 0 for a new run."""
         path = self.folder / STATE
-        for left in self.folder.iterdir():
-            if LEFT.fullmatch(left.name):
-                left.unlink(missing_ok=True)
+        for leftover in self.folder.iterdir():
+            if TEMPORARY_FILE.fullmatch(leftover.name):
+                leftover.unlink(missing_ok=True)
         if not path.exists():
             return 0
-        told = _read(path)
+        state = _read_state(path)
         for name, value in settings(strategy).items():
-            if told["settings"].get(name) != value:
+            if state["settings"].get(name) != value:
                 raise ValueError(
-                    f"{self.folder}: the run there has another {name}, {_short(told['settings'].get(name))}, "
-                    f"not {_short(value)}: give the same settings, or another folder"
+                    f"{self.folder}: the run in this folder has another {name}, "
+                    f"{_shorten(state['settings'].get(name))}, not {_shorten(value)}: use the same settings "
+                    "or another folder"
                 )
-        if strategy.seed is not None and strategy.seed != told["seed"]:
-            raise ValueError(f"{self.folder}: the run there has seed {told['seed']}, not {strategy.seed}")
-        strategy.draws = strategy.trials.draws = told["draws"]
-        strategy.learnt.block = told["block"]
-        strategy.ticks = told["tick"]
-        strategy.trials.restore(told["trials"])
-        strategy.known.update((arrays, _tuples(shape)) for arrays, shape in told["known"])
-        strategy.clock.resume(told["instant"])
-        strategy.total = told["total"]
-        self.files, self.weights, self.length = told["files"], told["weights"], told["rounds_bytes"]
-        strategy.directory.latest = {int(device): int(instant) for device, instant in told["latest"]}
+        if strategy.seed is not None and strategy.seed != state["seed"]:
+            raise ValueError(
+                f"{self.folder}: the run in this folder has seed {state['seed']}, not {strategy.seed}: use "
+                "that seed or another folder"
+            )
+        strategy.draws = strategy.trials.draws = state["draws"]
+        strategy.learnt.block = state["block"]
+        strategy.ticks = state["tick"]
+        strategy.trials.restore(state["trials"])
+        strategy.known.update((arrays, _to_tuples(shape)) for arrays, shape in state["known"])
+        strategy.clock.resume(state["instant"])
+        strategy.total = state["total"]
+        self.files, self.weights, self.length = state["files"], state["weights"], state["rounds_bytes"]
+        strategy.directory.latest = {int(device): int(instant) for device, instant in state["latest"]}
         pieces = _Pieces(self.folder, self.files)
-        self._fill(strategy, told, pieces)
-        self._meet(strategy.directory, pieces.get("nodes"))
-        self._tell(result)
-        return int(told["round"])
+        self._restore_models(strategy, state, pieces)
+        self._restore_nodes(strategy.directory, pieces.get("nodes"))
+        self._add_earlier_rounds(result)
+        return int(state["round"])
 
-    def _fill(self, strategy: "PluralisticStrategy", told: dict[str, Any], pieces: "_Pieces") -> None:
+    def _restore_models(
+        self, strategy: "PluralisticStrategy", state: dict[str, Any], pieces: "_Pieces"
+    ) -> None:
+        """Restore models, inner strategies, hedge and means."""
         names = strategy.learnt.layout.names
 
-        def model(piece: str, inside: str) -> ChainModel:
-            held = pieces.get(piece, inside)
-            found = {key: held[key] for key in names}
-            return ChainModel(record(found), found)
+        def model(piece: str, stored_as: str) -> ChainModel:
+            stored = pieces.get(piece, stored_as)
+            values = {key: stored[key] for key in names}
+            return ChainModel(record(values), values)
 
         for name, one in strategy.inside.items():
             if f"current/{name}" in self.files:
                 strategy.learnt.current[name] = model(f"current/{name}", f"current/{name}")
-            load(one.strategy, told["insides"][name], pieces.get(f"inner/{name}"))
-            one.rounds = told["chain_rounds"][name]
+            load(one.strategy, state["insides"][name], pieces.get(f"inner/{name}"))
+            one.rounds = state["chain_rounds"][name]
         if strategy.learnt.bets is not None and "bets" in self.files:
-            held = pieces.get("bets")
+            stored = pieces.get("bets")
             strategy.learnt.bets = HedgeState(
-                strategy.learnt.bets.rule, *(held[name] for name in HedgeState._fields[1:])
+                strategy.learnt.bets.rule, *(stored[name] for name in HedgeState._fields[1:])
             )
         for kind, averages in strategy.learnt.averages.items():
-            place, weight = self.weights[f"open/{kind}"]
-            averages.place = None if place is None else (place[0], place[1])
-            held = pieces.get(f"open/{kind}")
-            own = averages.layout.names
-            averages.open = ModelMean([held[name] for name in own] if weight else [], weight)
+            visit, weight = self.weights[f"open/{kind}"]
+            averages.place = None if visit is None else (visit[0], visit[1])
+            stored = pieces.get(f"open/{kind}")
+            averaged = averages.layout.names
+            averages.open = ModelMean([stored[name] for name in averaged] if weight else [], weight)
             for block in range(len(averages.total)):
                 if f"total/{kind}/{block}" in self.files:
-                    held = pieces.get(f"total/{kind}/{block}")
-                    whole = ModelMean([held[name] for name in own], self.weights[f"total/{kind}/{block}"])
-                    averages.total[block] = averages.keep(block, 0, whole)
-                    held = pieces.get(f"recent/{kind}/{block}")
-                    for number, (cycle, each) in enumerate(self.weights[f"recent/{kind}/{block}"]):
-                        part = ModelMean([held[f"{number}|{name}"] for name in own], each)
-                        kept = averages.keep(block, 1 + number, part)
+                    stored = pieces.get(f"total/{kind}/{block}")
+                    total = ModelMean(
+                        [stored[name] for name in averaged], self.weights[f"total/{kind}/{block}"]
+                    )
+                    averages.total[block] = averages.store(block, 0, total)
+                    stored = pieces.get(f"recent/{kind}/{block}")
+                    for number, (cycle, rounds) in enumerate(self.weights[f"recent/{kind}/{block}"]):
+                        part = ModelMean([stored[f"{number}|{name}"] for name in averaged], rounds)
+                        kept = averages.store(block, 1 + number, part)
                         averages.recent[block].append(CycleMean(cycle, kept, 1 + number))
-        learnt = strategy.learnt
-        for kind, lasts in learnt.last.items():
+        server = strategy.learnt
+        for kind, lasts in server.last.items():
             for block in range(len(lasts)):
-                lasts[block] = self._last(learnt, model, f"last/{kind}/{block}")
-        if told["visit"] is not None:
-            place = (told["visit"][0], told["visit"][1])
-            began = {kind: list(lasts) for kind, lasts in learnt.last.items()}
+                lasts[block] = self._load_last(server, model, f"last/{kind}/{block}")
+        if state["visit"] is not None:
+            visit = (state["visit"][0], state["visit"][1])
+            began = {kind: list(lasts) for kind, lasts in server.last.items()}
             for kind, lasts in began.items():
-                lasts[place[1]] = self._last(learnt, model, f"previous/{kind}")
-            learnt.freeze(place, began)
+                lasts[visit[1]] = self._load_last(server, model, f"previous/{kind}")
+            server.freeze(visit, began)
 
-    def _last(self, learnt: "ServerState", model: Callable[[str, str], ChainModel], piece: str) -> Any:
-        """The last model of a block that a piece of the folder holds, if there is one."""
+    def _load_last(self, server: "ServerState", model: Callable[[str, str], ChainModel], piece: str) -> Any:
+        """Return the per-block arrays of a stored last model; None if the folder has none."""
         if piece not in self.files:
             return None
-        return learnt.own(model(piece, f"current/{self.weights[piece]}").values)
+        return server.own(model(piece, f"current/{self.weights[piece]}").values)
 
-    def _tell(self, result: BlockResult) -> None:
-        """What earlier rounds have measured, for the result."""
+    def _add_earlier_rounds(self, result: BlockResult) -> None:
+        """Add the metrics of earlier rounds to the result."""
         path = self.folder / ROUNDS
         try:
             with open(path, "rb") as file:
                 lines = [json.loads(line) for line in file.read(self.length).splitlines()]
         except (OSError, ValueError) as error:
-            raise ValueError(f"{path}: it cannot be read: {error}") from None
-        for told in lines:
-            if told["came"] + told["failed"]:
-                result.add(told)
+            raise ValueError(f"{path}: cannot be read: {error}") from None
+        for row in lines:
+            if row["came"] + row["failed"]:
+                result.add(row)
 
 
 class _Pieces:
-    """The arrays of a folder, by piece."""
+    """Arrays of a checkpoint folder by piece; each file is loaded once."""
 
     def __init__(self, folder: Path, files: dict[str, str]) -> None:
         self.folder, self.files = folder, files
         self.held: dict[str, dict[str, Array]] = {}
 
-    def get(self, piece: str, inside: str | None = None) -> dict[str, Array]:
-        """The arrays of a piece by name; `inside` is what it is called in its file, if otherwise."""
+    def get(self, piece: str, stored_as: str | None = None) -> dict[str, Array]:
+        """Return the arrays of a piece by name; `stored_as` is its name in the file if that differs."""
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
 
@@ -311,17 +332,17 @@ class _Pieces:
             try:
                 self.held[file] = load_file(self.folder / file)
             except (SafetensorError, OSError) as error:
-                raise ValueError(f"{self.folder / file}: it cannot be read: {error}") from None
-        before = f"{inside or piece}|"
+                raise ValueError(f"{self.folder / file}: cannot be read: {error}") from None
+        prefix = f"{stored_as or piece}|"
         return {
-            key.removeprefix(before): value
+            key.removeprefix(prefix): value
             for key, value in self.held[file].items()
-            if key.startswith(before)
+            if key.startswith(prefix)
         }
 
 
 def settings(strategy: "PluralisticStrategy") -> dict[str, Any]:
-    """What must be the same for a run to go on."""
+    """Return the settings that a resumed run must share, as JSON values."""
     layout = strategy.learnt.layout
     return {
         "schedule": strategy.schedule.to_json(),
@@ -335,25 +356,28 @@ def settings(strategy: "PluralisticStrategy") -> dict[str, Any]:
     }
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> dict[str, Any]:
+    """Return the content of `state.json`; raise if it is damaged or of another format."""
     try:
-        told = json.loads(path.read_bytes())
+        state = json.loads(path.read_bytes())
     except ValueError as error:
-        raise ValueError(f"{path}: it cannot be read: {error}") from None
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+        raise ValueError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise ValueError(f"{path}: not the state of a federated run")
-    return told
+    return state
 
 
-def _tuples(value: Any) -> Any:
-    """JSON's lists as the tuples they were."""
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+def _to_tuples(value: Any) -> Any:
+    """Convert lists from JSON to tuples, recursively."""
+    return tuple(map(_to_tuples, value)) if isinstance(value, list) else value
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
+    """Return a value as JSON of at most 120 characters, for messages."""
     text = json.dumps(value)
     return text if len(text) < 120 else text[:117] + "..."
 
 
-def _whole(value: Array) -> Array:
+def _to_contiguous(value: Array) -> Array:
+    """Return a C-contiguous array of the same shape, also for scalars."""
     return np.ascontiguousarray(value).reshape(np.shape(value))

@@ -1,4 +1,4 @@
-"""Client selection: which available nodes take part in a round, and how long a round waits."""
+"""Client selection: choice of the nodes of a round, and collection of their replies."""
 
 import time
 from collections import Counter
@@ -15,24 +15,41 @@ from semicyclic.adapters.flower.block_models import distribution, uniform
 from semicyclic.adapters.flower.reply_validation import RejectedReply
 from semicyclic.types import Array
 
-# A node that does not answer is asked so many times what it is like.
-TRIES = 2
-# How often a server looks for replies, in seconds.
-LOOK = 0.1
+# Number of times that a node is queried for its profile before it counts as having none.
+MAX_PROFILE_QUERIES = 2
+# Interval between two polls for replies, in seconds.
+POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Selection:
-    """How a round chooses its nodes.
+    """Selection of the nodes that take part in a round.
 
-    clients_per_round: k, the replies that end a round. All available nodes are asked if it is None.
-    invited_per_round: n >= k, how many are asked, so that stragglers are not missed; k if not given.
-    deadline_seconds: how long a round waits for replies; the loop's own time limit if None.
-    min_connected, wait_seconds: a round begins when this many nodes are connected, or after this many seconds
-        with those that are. Nodes that are queried have as long to answer.
-    min_interval: the least time between two participations of a node, by the run's clock.
-    query_availability: ask new nodes for their availability (`app.query()`) and choose nodes in each block in
-        proportion to it. Otherwise all connected nodes count alike.
+    Parameters
+    ----------
+    clients_per_round : int, optional
+        Number of replies k that ends a round. By default all available nodes are invited.
+    invited_per_round : int, optional
+        Number of invited nodes n >= k, so that stragglers do not delay the round. Default: k.
+    deadline_seconds : float, optional
+        Maximum time that a round waits for replies, in seconds. Default: the `timeout` of `start`.
+    min_connected : int, default 1
+        Number of connected nodes that a round waits for before it starts.
+    wait_seconds : float, default 30.0
+        Maximum wait for `min_connected` nodes, in seconds; then the round starts with those connected. Also
+        the time limit for nodes to answer an availability query, and the pause before a round without
+        participants is repeated.
+    min_interval : timedelta, optional
+        Minimum time between two participations of a node, by the clock of the run.
+    query_availability : bool, default False
+        Query new nodes for their availability (`app.query()`) and select nodes in each block in proportion to
+        it. Otherwise all connected nodes have equal probability.
+
+    Raises
+    ------
+    ValueError
+        If a count is less than 1, `invited_per_round` is less than `clients_per_round` or given without it,
+        `deadline_seconds` is not positive, or `wait_seconds` is negative.
     """
 
     clients_per_round: int | None = None
@@ -58,14 +75,14 @@ class Selection:
         if self.min_connected < 1 or not self.wait_seconds >= 0:
             raise ValueError(
                 f"min_connected={self.min_connected}, wait_seconds={self.wait_seconds}: "
-                "at least 1 node, at least 0 seconds"
+                "must be at least 1 node and at least 0 seconds"
             )
 
 
 class ClientProfile(NamedTuple):
-    """What a node says of itself: its availability over blocks, its zone, and a number that names it.
+    """Profile that a node reports: availability per block, time zone and device number.
 
-    The number outlives a restart of the server, which node ids may not; replies are put into its order.
+    The device number survives a restart of the server; node ids may not. Replies are sorted by it.
     """
 
     availability: Array
@@ -74,10 +91,10 @@ class ClientProfile(NamedTuple):
 
 
 class WaitClock(NamedTuple):
-    """How time passes while a server waits: really, or as a simulated fleet has it.
+    """Real or simulated time while a server waits.
 
-    now: seconds. wait: until something may have happened, at most so many seconds. forget: replies to these
-    messages will not be asked for any more.
+    now: returns the time in seconds. wait: waits until a reply may have arrived, at most the given number of
+    seconds. forget: drops pending replies to these message ids, which will not be pulled.
     """
 
     now: Callable[[], float]
@@ -85,162 +102,168 @@ class WaitClock(NamedTuple):
     forget: Callable[[Iterable[str]], None]
 
 
-def _sleep(most: float) -> None:
-    time.sleep(min(LOOK, most))
+def _sleep(max_seconds: float) -> None:
+    time.sleep(min(POLL_SECONDS, max_seconds))
 
 
-def _nothing(message_ids: Iterable[str]) -> None:
-    """Flower forgets by itself."""
+def _keep_messages(message_ids: Iterable[str]) -> None:
+    """Do nothing: Flower itself drops messages that are no longer needed."""
 
 
-REAL = WaitClock(time.monotonic, _sleep, _nothing)
+REAL_TIME = WaitClock(time.monotonic, _sleep, _keep_messages)
 
 
 class ClientDirectory:
-    """Whom the server knows, and when they took part last."""
+    """Known nodes: their profiles, and when each last took part."""
 
     def __init__(self, blocks: int) -> None:
         self.blocks = blocks
         self.profiles: dict[int, ClientProfile] = {}
         self.refused: set[int] = set()
         self.tries: dict[int, int] = {}
-        # By device: node ids change when a server is started again.
+        # By device number: node ids change when a server restarts.
         self.latest: dict[int, int] = {}
-        # Whether someone was met since this was last put to disk.
+        # True if nodes were queried since the last checkpoint.
         self.changed = False
 
     def name(self, node: int) -> int:
-        """The number of a node: what it says itself, or else its id."""
-        known = self.profiles.get(node)
-        return node if known is None else known.device
+        """Return the device number of a node, or its id if it reported none."""
+        profile = self.profiles.get(node)
+        return node if profile is None else profile.device
 
-    def meet(self, grid: Grid, nodes: Iterable[int], deadline: float) -> list[RejectedReply]:
-        """Ask nodes that are new for their profiles; those that are wrong are refused."""
-        there = list(nodes)
+    def query(self, grid: Grid, nodes: Iterable[int], deadline: float) -> list[RejectedReply]:
+        """Query new nodes for their profiles, within `deadline` seconds; return the invalid answers."""
+        connected = list(nodes)
         new = [
             node
-            for node in there
-            if node not in self.profiles and node not in self.refused and self.tries.get(node, 0) < TRIES
+            for node in connected
+            if node not in self.profiles
+            and node not in self.refused
+            and self.tries.get(node, 0) < MAX_PROFILE_QUERIES
         ]
         if not new:
             return []
         content = RecordDict({"config": ConfigRecord({"blocks": self.blocks})})
-        asked = [Message(content, node, MessageType.QUERY) for node in new]
+        queries = [Message(content, node, MessageType.QUERY) for node in new]
         for node in new:
             self.tries[node] = self.tries.get(node, 0) + 1
         rejected = []
-        for reply in gather(grid, asked, None, deadline):
+        for reply in gather(grid, queries, None, deadline):
             node = reply.metadata.src_node_id
             if reply.has_error():
-                # An app without a query: available whenever it is connected.
-                self.tries[node] = TRIES
+                # The app has no query handler: it counts as available whenever it is connected.
+                self.tries[node] = MAX_PROFILE_QUERIES
                 continue
             try:
-                found = _profile(reply.content, self.blocks, node)
+                profile = _parse_profile(reply.content, self.blocks, node)
             except Exception as error:
-                # Whatever a client sends, it is the client that is left out.
+                # Whatever a client sends, only that client is excluded.
                 self.refused.add(node)
                 rejected.append(RejectedReply(node, "profile", str(error)))
                 continue
-            others = {self.profiles[each].device for each in there if each in self.profiles}
-            if found.device in others:
-                # A number that someone else has who is here: it names nobody.
-                found = found._replace(device=node)
-            self.profiles[node] = found
+            devices = {self.profiles[other].device for other in connected if other in self.profiles}
+            if profile.device in devices:
+                # Another connected node has this number, so it identifies no device: use the node id.
+                profile = profile._replace(device=node)
+            self.profiles[node] = profile
         self.changed = True
         return rejected
 
     def pick(
-        self, nodes: Sequence[int], how: Selection, place: tuple[int, int], rng: np.random.Generator
+        self, nodes: Sequence[int], how: Selection, when: tuple[int, int], rng: np.random.Generator
     ) -> list[int]:
-        """The nodes of a round that begins at an instant, in a block: `place` is (instant, block)."""
-        instant, block = place
-        apart = 0 if how.min_interval is None else how.min_interval // timedelta(microseconds=1)
-        rested = list(nodes)
-        if apart:
-            rested = [
+        """Return the nodes of a round; `when` is (instant in microseconds since the epoch, block)."""
+        instant, block = when
+        interval = 0 if how.min_interval is None else how.min_interval // timedelta(microseconds=1)
+        eligible = list(nodes)
+        if interval:
+            eligible = [
                 node
-                for node in rested
-                if instant - self.latest.get(self.name(node), instant - apart) >= apart
+                for node in eligible
+                if instant - self.latest.get(self.name(node), instant - interval) >= interval
             ]
         if self.refused:
-            rested = [node for node in rested if node not in self.refused]
-        rested.sort(key=self.name if self.profiles else None)
+            eligible = [node for node in eligible if node not in self.refused]
+        eligible.sort(key=self.name if self.profiles else None)
         count = how.invited_per_round or how.clients_per_round
         if how.query_availability:
-            chance = np.array([self.availability(node)[block] for node in rested])
-            rested = [node for node, share in zip(rested, chance, strict=True) if share > 0]
-            chance = chance[chance > 0]
-        if count is None or count >= len(rested):
-            return rested
+            probability = np.array([self.availability(node)[block] for node in eligible])
+            eligible = [node for node, share in zip(eligible, probability, strict=True) if share > 0]
+            probability = probability[probability > 0]
+        if count is None or count >= len(eligible):
+            return eligible
         if not how.query_availability:
-            picked = rng.choice(len(rested), count, replace=False)
+            picked = rng.choice(len(eligible), count, replace=False)
         else:
-            picked = rng.choice(len(rested), count, replace=False, p=chance / chance.sum())
-        return [rested[i] for i in sorted(picked)]
+            picked = rng.choice(len(eligible), count, replace=False, p=probability / probability.sum())
+        return [eligible[i] for i in sorted(picked)]
 
     def availability(self, node: int) -> Array:
-        """What a node says of itself, or all blocks alike."""
-        known = self.profiles.get(node)
-        return uniform(self.blocks) if known is None else known.availability
+        """Return the availability that a node reported, or a uniform one."""
+        profile = self.profiles.get(node)
+        return uniform(self.blocks) if profile is None else profile.availability
 
-    def took_part(self, nodes: Iterable[int], instant: int, separation: timedelta | None) -> None:
-        """Remember when nodes were last asked to work, as long as that matters."""
-        if separation is None:
+    def record_participation(
+        self, nodes: Iterable[int], instant: int, min_interval: timedelta | None
+    ) -> None:
+        """Record that nodes were invited at `instant`; drop entries older than `min_interval`."""
+        if min_interval is None:
             return
-        since = instant - separation // timedelta(microseconds=1)
+        since = instant - min_interval // timedelta(microseconds=1)
         self.latest = {device: at for device, at in self.latest.items() if at > since}
         for node in nodes:
             self.latest[self.name(node)] = instant
 
 
-def present(grid: Grid, least: int, patience: float) -> list[int]:
-    """The nodes that are connected, when there are so many of them or the time is up."""
-    pace: WaitClock = getattr(grid, "pace", REAL)
-    end = pace.now() + patience
-    while len(there := list(grid.get_node_ids())) < least:
+def wait_for_nodes(grid: Grid, min_connected: int, wait_seconds: float) -> list[int]:
+    """Return the connected nodes once there are `min_connected`, or after `wait_seconds`."""
+    pace: WaitClock = getattr(grid, "pace", REAL_TIME)
+    end = pace.now() + wait_seconds
+    while len(connected := list(grid.get_node_ids())) < min_connected:
         left = end - pace.now()
         if left <= 0:
             break
         pace.wait(left)
-    return there
+    return connected
 
 
 def is_simulated(grid: Grid) -> bool:
-    """Whether time passes on a grid as its devices have it, and not really."""
+    """Return whether a grid runs on simulated time."""
     return hasattr(grid, "pace")
 
 
-def rest(grid: Grid, seconds: float) -> None:
-    """Let time pass."""
-    pace: WaitClock = getattr(grid, "pace", REAL)
+def pause(grid: Grid, seconds: float) -> None:
+    """Wait for a number of seconds, in the grid's real or simulated time."""
+    pace: WaitClock = getattr(grid, "pace", REAL_TIME)
     end = pace.now() + seconds
     while (left := end - pace.now()) > 0:
         pace.wait(left)
 
 
 def gather(grid: Grid, messages: Iterable[Message], wanted: int | None, deadline: float) -> list[Message]:
-    """Send messages and return what has come when each group has `wanted` replies (all, if None).
+    """Send messages and return the replies once each group has `wanted` of them (all, if None).
 
-    Groups are the chains of a run. After the deadline, in seconds, nothing more is waited for.
+    Groups are the chains of a run. Replies with an error do not count towards `wanted`. The wait ends after
+    `deadline` seconds.
     """
-    pace: WaitClock = getattr(grid, "pace", REAL)
-    asked = list(messages)
-    groups = Counter(message.metadata.group_id for message in asked)
+    pace: WaitClock = getattr(grid, "pace", REAL_TIME)
+    to_send = list(messages)
+    groups = Counter(message.metadata.group_id for message in to_send)
     missing = {group: count if wanted is None else min(wanted, count) for group, count in groups.items()}
-    whose = [(message.metadata.group_id, message.metadata.dst_node_id) for message in asked]
-    sent = {str(each) for each in grid.push_messages(asked) if each}
-    waiting = {message.metadata.message_id: each for message, each in zip(asked, whose, strict=True)}
-    waiting = {number: each for number, each in waiting.items() if number in sent}
+    recipients = [(message.metadata.group_id, message.metadata.dst_node_id) for message in to_send]
+    sent = {str(message_id) for message_id in grid.push_messages(to_send) if message_id}
+    pairs = zip(to_send, recipients, strict=True)
+    waiting = {message.metadata.message_id: recipient for message, recipient in pairs}
+    waiting = {message_id: recipient for message_id, recipient in waiting.items() if message_id in sent}
     end = pace.now() + deadline
     replies: list[Message] = []
     while waiting and any(count > 0 for count in missing.values()):
         for reply in grid.pull_messages(set(waiting)):
-            question = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if question is None:
+            recipient = waiting.pop(reply.metadata.reply_to_message_id, None)
+            if recipient is None:
                 continue
-            # Who replies to what is known from the question, whatever a reply says of itself.
-            group, node = question
+            # Take group and node from the message that was sent; a client may forge those of its reply.
+            group, node = recipient
             reply.metadata.group_id = group
             reply.metadata.__dict__["_src_node_id"] = node
             replies.append(reply)
@@ -255,24 +278,24 @@ def gather(grid: Grid, messages: Iterable[Message], wanted: int | None, deadline
     return replies
 
 
-def _profile(content: RecordDict, blocks: int, node: int) -> ClientProfile:
-    """The profile in a node's answer."""
+def _parse_profile(content: RecordDict, blocks: int, node: int) -> ClientProfile:
+    """Return the profile in a node's answer; raise if it is invalid."""
     records = list(content.config_records.values())
     if len(records) != 1:
-        raise ValueError(f"it answered with {len(records)} records, not one")
-    told = records[0]
-    profile, zone, device = told.get("profile"), told.get("zone", "UTC"), told.get("device", node)
-    if not isinstance(profile, list) or any(isinstance(each, str | bytes) for each in profile):
-        raise ValueError(f"its profile is {profile!r}: a list of numbers is expected")
+        raise ValueError(f"it answered with {len(records)} config records, expected one")
+    answer = records[0]
+    profile, zone, device = answer.get("profile"), answer.get("zone", "UTC"), answer.get("device", node)
+    if not isinstance(profile, list) or any(isinstance(value, str | bytes) for value in profile):
+        raise ValueError(f"its profile is {profile!r}, expected a list of numbers")
     if not isinstance(zone, str) or not isinstance(device, int) or isinstance(device, bool):
-        raise ValueError(f"its zone is {zone!r} and its device {device!r}: a name and a number are expected")
+        raise ValueError(f"its zone is {zone!r} and its device {device!r}, expected a string and an integer")
     return ClientProfile(distribution(profile, blocks), zone, device)
 
 
 def split_evenly(nodes: Sequence[int], rng: np.random.Generator) -> tuple[list[int], list[int]]:
-    """Two random halves of the nodes, each in their order."""
+    """Return two random halves of the nodes, each in the original order."""
     order = rng.permutation(len(nodes))
     halves = np.sort(order[: len(nodes) // 2]), np.sort(order[len(nodes) // 2 :])
-    # Which half has one node more is left to chance.
+    # If the count is odd, which half goes first is random, so neither chain is favoured.
     first = int(rng.integers(2))
     return [nodes[k] for k in halves[first]], [nodes[k] for k in halves[1 - first]]

@@ -1,7 +1,7 @@
 """Clocks: real time, a fixed time step per round, rounds per block, or accelerated time.
 
-A clock is asked once at the beginning of a round, in microseconds since 1970 UTC, and remembers its answer:
-whatever simulates devices reads `instant` and lives in the same moment as the server.
+A strategy reads the clock once at the start of each round, in microseconds since the epoch (1970 UTC). The
+clock stores the value in `instant`, so that simulated devices see the same time as the server.
 """
 
 import time
@@ -14,53 +14,59 @@ import numpy as np
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timezones import from_wall
 
-MICROSECONDS = 1_000_000
+MICROSECONDS_PER_SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Clock(Protocol):
-    """What a strategy asks for the time."""
+    """Protocol of the clocks that a strategy accepts."""
 
     instant: int
 
     @property
     def time(self) -> datetime:
-        """The instant of the latest round, as a datetime in UTC."""
+        """Time of the latest round, as a datetime in UTC."""
         ...
 
     def now(self, server_round: int) -> int:
-        """The instant of a round that begins, in microseconds since 1970 UTC."""
+        """Return the time of a round that starts now, in microseconds since the epoch."""
         ...
 
     def resume(self, instant: int) -> None:
-        """Go on from an instant: a server was started again."""
+        """Continue from `instant` after a server restart, in microseconds since the epoch."""
         ...
 
     def to_json(self) -> list[object]:
-        """What must be the same for a run to go on: values for JSON."""
+        """Return the settings that a resumed run must share, as JSON values."""
         ...
 
 
 class _Instant:
-    """A clock that remembers the instant of the latest round."""
+    """Base of the clocks: stores the time of the latest round."""
 
     instant: int
 
     @property
     def time(self) -> datetime:
-        """The instant of the latest round, as a datetime in UTC."""
+        """Time of the latest round, as a datetime in UTC."""
         return EPOCH + timedelta(microseconds=self.instant)
 
 
 class WallClock(_Instant):
-    """The real time. `time` tells seconds since 1970 UTC."""
+    """Real time.
+
+    Parameters
+    ----------
+    time : callable, default `time.time`
+        Returns the current time in seconds since the epoch.
+    """
 
     def __init__(self, time: Callable[[], float] = time.time) -> None:
         self._seconds = time
         self.instant = 0
 
     def now(self, server_round: int) -> int:  # noqa: ARG002
-        self.instant = int(self._seconds() * MICROSECONDS)
+        self.instant = int(self._seconds() * MICROSECONDS_PER_SECOND)
         return self.instant
 
     def resume(self, instant: int) -> None:
@@ -71,9 +77,21 @@ class WallClock(_Instant):
 
 
 class RoundClock(_Instant):
-    """Time that goes on by the same span with every round, however long it takes.
+    """Simulated time that advances by a fixed step per round, independent of the round's real duration.
 
-    The first round begins at `start`. Nothing else is remembered, so a run that is resumed is the same run.
+    The time depends only on the number of the round, so a resumed run repeats the same times.
+
+    Parameters
+    ----------
+    start : datetime
+        Time of the first round, with a time zone.
+    every : timedelta
+        Step between two rounds, at least one microsecond.
+
+    Raises
+    ------
+    ValueError
+        If `start` has no time zone or `every` is not positive.
     """
 
     def __init__(self, start: datetime, every: timedelta) -> None:
@@ -95,9 +113,21 @@ class RoundClock(_Instant):
 
 
 class BlockClock(_Instant):
-    """Time that gives every block of a schedule the same number of rounds, however long the block is.
+    """Simulated time with the same number of rounds in every block, independent of the block's length.
 
-    The rounds of a block are spread evenly over it; the first cycle is the one that `start` is in.
+    Parameters
+    ----------
+    schedule : Schedule
+        Schedule that defines the blocks.
+    start : datetime
+        A time in the first cycle, with a time zone. Rounds start at the beginning of that cycle.
+    rounds_per_block : int
+        Number of rounds per visit of a block, spread evenly over the block.
+
+    Raises
+    ------
+    ValueError
+        If `start` has no time zone or `rounds_per_block` is less than 1.
     """
 
     def __init__(self, schedule: Schedule, start: datetime, rounds_per_block: int) -> None:
@@ -109,14 +139,14 @@ class BlockClock(_Instant):
         self.instant = _instant(start)
 
     def now(self, server_round: int) -> int:
-        cycle, rest = divmod(server_round - 1, len(self.begin) * self.rounds)
-        block, number = divmod(rest, self.rounds)
+        cycle, round_in_cycle = divmod(server_round - 1, len(self.begin) * self.rounds)
+        block, number = divmod(round_in_cycle, self.rounds)
         ends = [*self.begin[1:], self.schedule.period + self.begin[0]]
         length = ends[block] - self.begin[block]
-        into = self.begin[block] + (2 * number + 1) * length // (2 * self.rounds)
-        wall = self.schedule.origin + (self.first + cycle) * self.schedule.period + into
-        found = from_wall(self.schedule.zone, np.array([wall]), ambiguous="earlier", missing="shift")
-        self.instant = int(found.ticks[0])
+        offset = self.begin[block] + (2 * number + 1) * length // (2 * self.rounds)
+        wall = self.schedule.origin + (self.first + cycle) * self.schedule.period + offset
+        converted = from_wall(self.schedule.zone, np.array([wall]), ambiguous="earlier", missing="shift")
+        self.instant = int(converted.ticks[0])
         return self.instant
 
     def resume(self, instant: int) -> None:
@@ -127,7 +157,22 @@ class BlockClock(_Instant):
 
 
 class FastClock(_Instant):
-    """Time that runs `speed` times as fast as real time: with 1440, a day in a minute."""
+    """Accelerated time: `speed` times as fast as real time.
+
+    Parameters
+    ----------
+    start : datetime
+        Time of the first round, with a time zone.
+    speed : float
+        Acceleration factor; with 1440, a day takes a minute.
+    time : callable, default `time.monotonic`
+        Returns the real time in seconds.
+
+    Raises
+    ------
+    ValueError
+        If `start` has no time zone or `speed` is not positive and finite.
+    """
 
     def __init__(self, start: datetime, speed: float, time: Callable[[], float] = time.monotonic) -> None:
         if not 0 < speed < float("inf"):
@@ -140,8 +185,8 @@ class FastClock(_Instant):
         seconds = self._seconds()
         if self._from is None:
             self._from = self.instant, seconds
-        begin, then = self._from
-        self.instant = begin + int((seconds - then) * self.speed * MICROSECONDS)
+        start, start_seconds = self._from
+        self.instant = start + int((seconds - start_seconds) * self.speed * MICROSECONDS_PER_SECOND)
         return self.instant
 
     def resume(self, instant: int) -> None:
@@ -152,6 +197,9 @@ class FastClock(_Instant):
 
 
 def _instant(when: datetime) -> int:
+    """Return a datetime in microseconds since the epoch; raise if it has no time zone."""
     if when.tzinfo is None:
-        raise ValueError(f"start={when!r}: name its zone, such as datetime(2024, 1, 1, tzinfo=timezone.utc)")
+        raise ValueError(
+            f"start={when!r}: add a time zone, such as datetime(2024, 1, 1, tzinfo=timezone.utc)"
+        )
     return (when - EPOCH) // timedelta(microseconds=1)

@@ -7,17 +7,25 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
 from semicyclic.adapters.flower.clock import Clock
-from semicyclic.adapters.flower.subset_grid import least_nodes
+from semicyclic.adapters.flower.subset_grid import min_nodes
 
-# Number of rounds with too few devices after which a run gives up.
-TRIES = 10_000
+# Number of consecutive clock steps with too few devices after which a run gives up.
+MAX_CLOCK_STEPS = 10_000
 
 
 class ClockedStrategy(Strategy):
-    """`inner` as it is, and a clock that moves on with every round, and on where too few devices are there.
+    """Flower strategy `inner`, unchanged, with a clock that advances in every round.
 
-    A simulated clock only moves when a strategy asks it for the time, which Flower's strategies do not do:
-    without this wrapper all rounds take place in the same hour.
+    A simulated clock advances only when a strategy reads it, and Flower's strategies do not. Without this
+    wrapper all rounds would happen at the same simulated time. If too few devices are connected, the clock
+    advances until enough are.
+
+    Parameters
+    ----------
+    inner : flwr.serverapp.strategy.Strategy
+        Strategy to run.
+    clock : Clock
+        Clock to advance, usually shared with an `InProcessGrid`.
     """
 
     def __init__(self, inner: Strategy, clock: Clock) -> None:
@@ -25,36 +33,43 @@ class ClockedStrategy(Strategy):
         self.ticks = 0
 
     def summary(self) -> None:
-        """What `inner` logs."""
+        """Log the summary of `inner`."""
         self.inner.summary()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Let the round begin, by the clock and by `inner`."""
-        for _ in range(TRIES):
+        """Advance the clock until enough nodes are connected, then return the messages of `inner`.
+
+        Raises
+        ------
+        TimeoutError
+            If too few nodes are connected in 10,000 clock steps.
+        """
+        for _ in range(MAX_CLOCK_STEPS):
             self.ticks += 1
             self.clock.now(self.ticks)
             nodes = list(grid.get_node_ids())
-            if len(nodes) >= least_nodes(self.inner):
+            if len(nodes) >= min_nodes(self.inner):
                 return self.inner.configure_train(server_round, arrays, config, grid)
         raise TimeoutError(
-            f"round {server_round}: {type(self.inner).__name__} waits for {least_nodes(self.inner)} nodes, "
-            f"and in {TRIES} tries there were fewer"
+            f"round {server_round}: {type(self.inner).__name__} waits for {min_nodes(self.inner)} nodes, "
+            f"but fewer were connected in {MAX_CLOCK_STEPS} clock steps: lower its min_train_nodes or "
+            "min_available_nodes"
         )
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """What `inner` makes of the replies."""
+        """Return the aggregate of `inner`."""
         return self.inner.aggregate_train(server_round, replies)
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """What `inner` sends for evaluation."""
+        """Return the evaluation messages of `inner`."""
         return self.inner.configure_evaluate(server_round, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """What `inner` makes of the replies."""
+        """Return the aggregate of `inner`."""
         return self.inner.aggregate_evaluate(server_round, replies)

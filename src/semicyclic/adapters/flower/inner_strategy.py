@@ -13,23 +13,23 @@ from flwr.serverapp.strategy import Strategy
 
 from semicyclic.adapters.flower.averages import ArraySpec, as_type
 from semicyclic.adapters.flower.chains import SHARED, ChainModel
-from semicyclic.adapters.flower.reply_validation import finite
+from semicyclic.adapters.flower.reply_validation import is_finite
 from semicyclic.adapters.flower.serialization import decode, record
 from semicyclic.adapters.flower.strategy_state import classes, dump, load
 from semicyclic.adapters.flower.subset_grid import SubsetGrid, check_enough
 
 
 class StrategyFailed(Exception):
-    """A strategy has made nothing that could be used, and was put back to where it was."""
+    """A strategy raised or returned an unusable model; its state was rolled back."""
 
 
 class InnerStrategy:
-    """A strategy that moves one chain.
+    """Strategy that updates one chain.
 
-    rounds: how many steps the chain has made. The strategy is told the number of the chain's own next step,
-    as some count rounds (FedAdam's bias correction); clients are told the number of the run's round.
-    seed: with one, which nodes it draws (by Python's global generator) and what noise it adds (by NumPy's)
-    depend on the round and the chain alone.
+    rounds: number of steps of the chain. The strategy receives the number of the chain's next step, because
+        some strategies count rounds (FedAdam's bias correction). Clients receive the round of the run.
+    seed: if set, the nodes that the strategy draws (Python's global generator) depend on the round alone, and
+        the noise that it adds (NumPy's global generator) on the round and the chain alone.
     """
 
     def __init__(self, strategy: Strategy, name: str, seed: int | None) -> None:
@@ -40,101 +40,108 @@ class InnerStrategy:
     def configure_train(
         self, number: int, sent: ArrayRecord, config: ConfigRecord, grid: SubsetGrid
     ) -> list[Message]:
+        """Return the strategy's training messages of round `number`; raise TooFewNodes if it would wait."""
         check_enough(self.strategy, grid.nodes, "min_train_nodes")
-        with self._sampling(2 * number):
+        with self._seed_sampling(2 * number):
             messages = list(self.strategy.configure_train(self.rounds + 1, sent, config, grid))
         contents = {id(message.content): message.content for message in messages}
         for content in contents.values():
-            # Often one for all messages.
-            for told in content.config_records.values():
-                if "server-round" in told:
-                    told["server-round"] = number
+            # Messages often share one content.
+            for settings in content.config_records.values():
+                if "server-round" in settings:
+                    settings["server-round"] = number
         for message in messages:
-            # Flower's nodes log this as the round.
+            # Flower's nodes log the group id as the round.
             message.metadata.group_id = f"{number}/{self.name}"
         return messages
 
     def configure_evaluate(
         self, number: int, sent: ArrayRecord, config: ConfigRecord, grid: SubsetGrid
     ) -> list[Message]:
+        """Return the strategy's evaluation messages of round `number`; raise TooFewNodes if it would wait."""
         check_enough(self.strategy, grid.nodes, "min_evaluate_nodes")
-        with self._sampling(2 * number + 1):
+        with self._seed_sampling(2 * number + 1):
             return list(self.strategy.configure_evaluate(number, sent, config, grid))
 
     def advance(
         self, number: int, replies: Sequence[Message], layout: ArraySpec
     ) -> tuple[ChainModel | None, MetricRecord | None]:
-        """The chain's next model, if there is one; Spoilt if it cannot be used."""
-        held = dump(self.strategy)
+        """Aggregate replies; return the chain's next model, if any, and the metrics.
+
+        Raise StrategyFailed, with the strategy's state rolled back, if it fails or the model is unusable.
+        """
+        state = dump(self.strategy)
         self.rounds += 1
         try:
-            with self._noise(number):
+            with self._seed_noise(number):
                 arrays, metrics = self.strategy.aggregate_train(self.rounds, replies)
             return (None if arrays is None else self._check(arrays, layout)), metrics
         except Exception as error:
-            # Whatever it has made of the replies, its own state included, did not happen.
-            load(self.strategy, *held)
+            # Roll back the round, including the strategy's state.
+            load(self.strategy, *state)
             raise StrategyFailed(f"{type(error).__name__}: {error}") from error
 
     def _check(self, arrays: ArrayRecord, layout: ArraySpec) -> ChainModel:
-        """The new model in the types of the first one, if all of it and of the strategy's state is finite."""
+        """Return the new model in the run's dtypes; raise if it or the strategy's state is not finite."""
         if set(arrays) != set(layout.names):
-            raise ValueError("the strategy's new model has other arrays than the old one")
-        found, same = {}, True
+            raise ValueError("the array names of the strategy's new model differ from those of the old one")
+        values, same = {}, True
         for name, shape, dtype in zip(*layout, strict=True):
             value = decode(arrays[name])
             if value.shape != shape:
                 raise ValueError(
                     f"array {name!r} of the strategy's new model has shape {value.shape}, not {shape}"
                 )
-            found[name] = as_type(value, dtype)
-            same &= found[name] is value
-            if not finite(found[name]):
+            values[name] = as_type(value, dtype)
+            same &= values[name] is value
+            if not is_finite(values[name]):
                 raise ValueError(f"array {name!r} of the strategy's new model is not finite")
         for name, value in dump(self.strategy)[1].items():
-            if not finite(value):
-                raise ValueError(f"{name} of the strategy itself is not finite")
-        return ChainModel(arrays if same else record(found), found)
+            if not is_finite(value):
+                raise ValueError(f"state {name!r} of the strategy is not finite")
+        return ChainModel(arrays if same else record(values), values)
 
     @contextmanager
-    def _sampling(self, use: int) -> Iterator[None]:
+    def _seed_sampling(self, stream: int) -> Iterator[None]:
+        """Seed Python's global generator with stream number `stream`, and restore it afterwards."""
         if self.seed is None:
             yield
             return
-        held = random.getstate()
-        random.seed((self.seed << 40) + use)
+        state = random.getstate()
+        random.seed((self.seed << 40) + stream)
         try:
             yield
         finally:
-            random.setstate(held)
+            random.setstate(state)
 
     @contextmanager
-    def _noise(self, number: int) -> Iterator[None]:
+    def _seed_noise(self, number: int) -> Iterator[None]:
+        """Seed NumPy's global generator for round `number`, and restore it afterwards."""
         if self.seed is None:
             yield
             return
         chain = 0 if self.name == SHARED else 1 + int(self.name)
-        held = np.random.get_state()  # noqa: NPY002
+        state = np.random.get_state()  # noqa: NPY002
         np.random.seed([self.seed % 2**32, number, chain])  # noqa: NPY002
         try:
             yield
         finally:
-            np.random.set_state(held)  # noqa: NPY002
+            np.random.set_state(state)  # noqa: NPY002
 
 
 def copy_for_chains(
     inner: Strategy, names: Sequence[str], seed: int | None, *, required: bool
 ) -> dict[str, InnerStrategy] | None:
-    """A copy of a strategy for each chain, so that each has the server's state, such as momentum, for itself.
+    """Return a copy of a strategy per chain name, so that each chain has separate state such as momentum.
 
-    None, with a warning, if it cannot be copied and several chains are not `required`.
+    If the strategy cannot be copied: raise TypeError if `required`, otherwise warn and return None.
     """
     try:
         copies = [deepcopy(inner) for _ in names[1:]]
     except Exception as error:
-        what = f"{classes(inner)} cannot be copied ({error}), and every chain needs one of its own"
+        reason = f"{classes(inner)} cannot be copied ({error}), and every chain needs a separate copy"
         if required:
-            raise TypeError(f"{what}: use chains=Chains.SHARED") from error
-        log(WARNING, "%s: there is one chain only, Chains.SHARED", what)
+            raise TypeError(f"{reason}: use chains=Chains.SHARED") from error
+        log(WARNING, "%s: falling back to one chain, Chains.SHARED", reason)
         return None
     return {name: InnerStrategy(one, name, seed) for name, one in zip(names, [inner, *copies], strict=True)}

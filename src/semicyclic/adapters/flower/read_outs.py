@@ -1,4 +1,4 @@
-"""Read-outs of a federated run: the models that can be deployed, and what they are based on."""
+"""Read-outs of a federated run: models for deployment, candidate scores and reply counts."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from semicyclic.types import Array
 
 
 class ReadOuts:
-    """The methods of `PluralisticStrategy` that read models and counts and change nothing."""
+    """Read-only methods of `PluralisticStrategy`: models and counts."""
 
     schedule: Schedule
     learnt: ServerState
@@ -22,60 +22,138 @@ class ReadOuts:
     total: dict[str, Any]
 
     def best(self) -> BlockModels:
-        """For each block the model to deploy: the one with the least loss by what clients have reported.
+        """Return the model to deploy in each block: the candidate with the lowest loss reported by clients.
 
         Candidates are the means, tails and last models of every block, those of the block's own chain and of
-        the hedge where there are any, and the mean of all rounds; `chosen` says which it is. A block without
-        reports gets the mean of its hedge if that has seen losses, otherwise the mean of all rounds, and a
-        warning.
+        the hedge if the run has them, and the mean of all rounds. For a block without reported losses a
+        warning is logged, and the result is the mean of its hedge if the hedge has seen losses, otherwise the
+        mean of all rounds.
+
+        Returns
+        -------
+        BlockModels
+            Chosen models; `chosen` names the candidate of each block.
+
+        Raises
+        ------
+        ValueError
+            If no round has changed the model.
         """
         return self.trials.best(self.learnt)
 
     def evaluation(self) -> list[dict[str, Any]]:
-        """What clients have reported, by block and candidate, best first.
+        """Return the scores of all measured candidates, by block, best first.
 
-        difference: of its loss to that of the block's mean on the same clients, with its standard error.
+        Returns
+        -------
+        list of dict
+            Keys: "block" (label), "candidate", "difference" (its loss minus the loss of the block's mean on
+            the same clients), "standard_error" (of the difference) and "rounds" (weighted number of rounds
+            in which it was measured).
         """
         return self.trials.table()
 
     def mean(self, *, of: str | None = None) -> BlockModels:
-        """The mean of each block (Theorem 3).
+        """Return the mean of each block over all its rounds (Theorem 3).
 
-        of: "shared", "own" or "hedged", with Chains.SPLIT and Chains.HEDGED. Default: the hedged mixture.
+        Parameters
+        ----------
+        of : {"shared", "own", "hedged"}, optional
+            Sequence of models to average. Default: the hedged mixture with Chains.SPLIT and Chains.HEDGED,
+            otherwise the only sequence that the run has.
+
+        Returns
+        -------
+        BlockModels
+
+        Raises
+        ------
+        ValueError
+            If the run has no such sequence, or no round has changed the model.
         """
         return self.learnt.means(of)
 
     def tail(self, cycles: int = 1, *, of: str | None = None) -> BlockModels:
-        """The mean of each block over its own last `cycles` cycles."""
+        """Return the mean of each block over its last cycles.
+
+        Parameters
+        ----------
+        cycles : int, default 1
+            Number of cycles, at most the `tail` of the strategy.
+        of : {"shared", "own", "hedged"}, optional
+            Sequence of models, as in `mean`.
+
+        Returns
+        -------
+        BlockModels
+
+        Raises
+        ------
+        ValueError
+            If `cycles` is out of range, the run has no such sequence, or no round has changed the model.
+        """
         return self.learnt.tails(cycles, of)
 
     def last(self, *, of: str | None = None) -> BlockModels:
-        """The model after the latest round in each block (what the paper's experiment uses).
+        """Return the model after the latest round of each block, as in the paper's experiment.
 
-        With Chains.HEDGED both chains' in proportion to their probabilities, unless `of` says otherwise.
+        Parameters
+        ----------
+        of : {"shared", "own", "hedged"}, optional
+            Sequence of models, as in `mean`. "hedged", the default with Chains.SPLIT and Chains.HEDGED, is
+            the mixture of both chains, weighted by their hedge probabilities.
+
+        Returns
+        -------
+        BlockModels
+
+        Raises
+        ------
+        ValueError
+            If the run has no such sequence, or no round was run.
         """
         return self.learnt.lasts(of)
 
     def consensus(self) -> dict[str, Array]:
-        """The mean over all rounds: one model for all blocks."""
+        """Return the mean over all rounds: one model for all blocks.
+
+        Returns
+        -------
+        dict from str to ndarray
+
+        Raises
+        ------
+        ValueError
+            If no round has changed the model.
+        """
         return self.learnt.consensus()
 
     def main(self) -> ChainModel:
-        """The current model: of the shared chain, or of the block of the latest round."""
+        """Return the current model of the shared chain, or else of the chain of the latest round's block."""
         return self.learnt.main()
 
     def hedge_shares(self) -> Array:
-        """[m, 2] how probable the shared and the own chain of each block are by now."""
+        """Return the current hedge probabilities of the shared and the own chain of each block.
+
+        Returns
+        -------
+        ndarray of shape (m, 2)
+
+        Raises
+        ------
+        ValueError
+            If the run has no hedge.
+        """
         if self.learnt.bets is None:
-            raise ValueError("there is no hedge: use chains=Chains.SPLIT or Chains.HEDGED")
+            raise ValueError("this run has no hedge: use chains=Chains.SPLIT or Chains.HEDGED")
         return self.learnt.bets.share.copy()
 
     @property
     def participation(self) -> Array:
-        """[m] how many replies were learnt from in each block."""
+        """Number of replies used for training in each block, shape (m,)."""
         by_block = self.total.get("by_block", {})
         return np.array([by_block.get(str(block), 0) for block in range(self.schedule.blocks)])
 
     def reply_counts(self) -> dict[str, Any]:
-        """Rounds and replies so far: used, missing, failed, and rejected by reason."""
+        """Return the counts of rounds and replies so far: used, missing, failed, and rejected by reason."""
         return reply_counts(self.total)

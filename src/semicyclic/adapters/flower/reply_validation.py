@@ -9,19 +9,19 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
 
 from semicyclic.adapters.flower.averages import ArraySpec, as_type
-from semicyclic.adapters.flower.serialization import decode, encode, remember
+from semicyclic.adapters.flower.serialization import cache_decoded, decode, encode
 from semicyclic.types import Array
 
-# Below this many values a look at each is as quick as a sum.
-# Reasons that suggest a client app that replies in the wrong form.
-MISUNDERSTOOD = {"loss", "count", "names", "records", "shape", "type"}
-SMALL = 1 << 14
-# A mean loss of more is as absurd as a count of a million million.
-WORST = 1e6
+# Reasons for rejection that suggest a client app with the wrong reply format.
+FORMAT_REASONS = {"loss", "count", "names", "records", "shape", "type"}
+# Number of values below which checking each one is as fast as a sum.
+MIN_VALUES_FOR_SUM = 1 << 14
+# Largest absolute mean loss that is accepted from a client.
+MAX_LOSS = 1e6
 
 
 class RejectedReply(NamedTuple):
-    """A reply that is not used: whose, and why, in a word to count by and in a sentence."""
+    """Rejected reply: its node, the reason as a short key for counting, and an explanation."""
 
     node: int
     reason: str
@@ -29,7 +29,7 @@ class RejectedReply(NamedTuple):
 
 
 class InvalidReply(Exception):
-    """Why a reply cannot be used."""
+    """A reply that cannot be used: the reason as a short key, and an explanation."""
 
     def __init__(self, reason: str, sentence: str) -> None:
         super().__init__(sentence)
@@ -37,13 +37,15 @@ class InvalidReply(Exception):
 
 
 class ReplyValidator(NamedTuple):
-    """What replies must look like.
+    """Validator of client replies.
 
-    weight: the metric that replies are weighted by; most: the largest it may be.
-    largest: the largest value, by its size, that an array may hold: squares of larger ones overflow.
-    loss: a metric that replies to training must have, one number of at most WORST.
-    known: how replies of earlier rounds were made up, to tell who is odd among two.
-    key: the name of the record that holds the model.
+    layout: names, shapes and dtypes of the model's arrays.
+    weight: metric that weights replies; most: its largest accepted value.
+    largest: largest accepted absolute value in an array; squares of larger values overflow.
+    loss: metric that training replies must have, one number of absolute value at most MAX_LOSS; None if none.
+    known: by kind of reply (True for training), the usual record and metric names of earlier rounds, which
+        break a tie between two clients.
+    key: name of the record that holds the model.
     """
 
     layout: ArraySpec
@@ -55,57 +57,62 @@ class ReplyValidator(NamedTuple):
     key: str = "arrays"
 
     def check_training(self, replies: Iterable[Message]) -> tuple[list[Message], list[RejectedReply]]:
-        """The replies to training that can be used, and the others."""
-        return self._sift(replies, arrays=True)
+        """Return the usable replies to training, and the rejected ones."""
+        return self._split_usable(replies, arrays=True)
 
     def check_evaluation(self, replies: Iterable[Message]) -> tuple[list[Message], list[RejectedReply]]:
-        """The replies to evaluation that can be used, and the others."""
-        return self._sift(replies, arrays=False)
+        """Return the usable replies to evaluation, and the rejected ones."""
+        return self._split_usable(replies, arrays=False)
 
-    def _sift(self, replies: Iterable[Message], *, arrays: bool) -> tuple[list[Message], list[RejectedReply]]:
-        fine: list[tuple[Message, object]] = []
+    def _split_usable(
+        self, replies: Iterable[Message], *, arrays: bool
+    ) -> tuple[list[Message], list[RejectedReply]]:
+        """Return usable and rejected replies; with `arrays`, check models and losses of training too."""
+        valid: list[tuple[Message, object]] = []
         rejected = []
         for reply in replies:
             node = reply.metadata.src_node_id
             try:
-                fine.append((reply, self._check(reply, arrays=arrays)))
-            except InvalidReply as bad:
-                rejected.append(RejectedReply(node, bad.reason, bad.sentence))
+                valid.append((reply, self._check(reply, arrays=arrays)))
+            except InvalidReply as invalid:
+                rejected.append(RejectedReply(node, invalid.reason, invalid.sentence))
             except Exception as error:
-                # Whatever a client sends, it is the client that is left out.
+                # Whatever a client sends, only that client is excluded.
                 rejected.append(RejectedReply(node, "unreadable", f"{type(error).__name__}: {error}"))
-        if not fine:
+        if not valid:
             return [], rejected
-        # Flower refuses a whole round over one reply whose metrics have other names: the most are right.
-        counts = Counter(shape for _, shape in fine)
+        # Flower fails the entire round if metric names differ between replies: keep those of the majority.
+        counts = Counter(shape for _, shape in valid)
         before = self.known.get(arrays)
         usual = max(counts, key=lambda shape: (counts[shape], shape == before, str(shape)))
         self.known[arrays] = usual
         kept = []
-        for reply, shape in fine:
+        for reply, shape in valid:
             if shape == usual:
                 kept.append(reply)
             else:
-                words = "its records or metrics have other names, or other lengths, than those of most others"
-                rejected.append(RejectedReply(reply.metadata.src_node_id, "names", words))
+                sentence = (
+                    "names or lengths of its records or metrics differ from those of most other replies"
+                )
+                rejected.append(RejectedReply(reply.metadata.src_node_id, "names", sentence))
         return kept, rejected
 
     def _check(self, reply: Message, *, arrays: bool) -> object:
-        """How a reply is made up, if it can be used."""
+        """Return the record and metric names of a reply and the metric lengths; raise if it is invalid."""
         if reply.has_error():
             raise InvalidReply("failed", reply.error.reason or f"error {reply.error.code}")
-        # Once through: Flower makes a new dictionary whenever it is asked for records of a kind.
+        # One pass: Flower's accessors for a type of record build a new dictionary on every call.
         models: dict[str, ArrayRecord] = {}
         measured: dict[str, MetricRecord] = {}
-        for name, each in reply.content.items():
-            if isinstance(each, ArrayRecord):
-                models[name] = each
-            elif isinstance(each, MetricRecord):
-                measured[name] = each
+        for name, record in reply.content.items():
+            if isinstance(record, ArrayRecord):
+                models[name] = record
+            elif isinstance(record, MetricRecord):
+                measured[name] = record
         if arrays:
             self._check_models(models)
         if len(measured) != 1:
-            raise InvalidReply("records", f"it has {len(measured)} records of metrics, not one")
+            raise InvalidReply("records", f"it has {len(measured)} metric records, expected one")
         ((name, metrics),) = measured.items()
         shape = self._shape_of(metrics)
         if arrays:
@@ -113,31 +120,30 @@ class ReplyValidator(NamedTuple):
         return tuple(sorted(models)) if arrays else (), name, shape
 
     def _check_models(self, models: Mapping[str, ArrayRecord]) -> None:
-        """Some strategies have clients send more than a model: control variates, masks."""
+        """Check the model and other array records, such as control variates or masks; raise if invalid."""
         if not models:
-            raise InvalidReply("records", "it has no record of arrays")
+            raise InvalidReply("records", "it has no array record")
         name = self.key if self.key in models else next(iter(models))
         self._check_arrays(models[name])
         for other, record in models.items():
             for key, array in record.items() if other != name else ():
                 value = decode(array)
-                if value.dtype.kind not in "biuf" or not finite(value) or not self._is_small(value):
-                    raise InvalidReply(
-                        "not finite", f"array {key!r} of {other!r} holds values that cannot be used"
-                    )
+                if value.dtype.kind not in "biuf" or not is_finite(value) or not self._is_small(value):
+                    raise InvalidReply("not finite", f"array {key!r} of {other!r} has invalid values")
 
     def _check_arrays(self, record: Any) -> None:
+        """Check the arrays of a model and cast them to the run's dtypes, in place; raise if invalid."""
         if set(record) != set(self.layout.names):
             missing = sorted(set(self.layout.names) - set(record))
-            more = sorted(set(record) - set(self.layout.names))
-            words = " and ".join(
+            extra = sorted(set(record) - set(self.layout.names))
+            differences = " and ".join(
                 f"{word} {', '.join(map(repr, names[:3]))}"
-                for word, names in (("lacks", missing), ("adds", more))
+                for word, names in (("missing", missing), ("unexpected", extra))
                 if names
             )
-            raise InvalidReply("names", f"it {words} among its arrays")
+            raise InvalidReply("names", f"its array names are wrong: {differences}")
         if tuple(record) != self.layout.names:
-            # Some of Flower's strategies go by the order of arrays, not by their names.
+            # Some Flower strategies match arrays by position, not by name.
             for name in self.layout.names:
                 record[name] = record.pop(name)
         for name, shape, dtype in zip(*self.layout, strict=True):
@@ -149,74 +155,76 @@ class ReplyValidator(NamedTuple):
             if value.shape != shape:
                 raise InvalidReply("shape", f"array {name!r} has shape {value.shape}, not {shape}")
             if value.dtype.kind not in "biuf":
-                raise InvalidReply("type", f"array {name!r} holds {value.dtype}, not numbers such as {dtype}")
+                raise InvalidReply("type", f"array {name!r} has dtype {value.dtype}, not {dtype}")
             if value.dtype != dtype:
-                # In the model's own type from here on: a wider one would spread to the model.
+                # Cast to the model's dtype: a wider one would propagate to the model.
                 value = as_type(value, dtype)
                 record[name] = array = encode(value)
             if not self._is_small(value):
-                if not finite(value):
-                    raise InvalidReply("not finite", f"array {name!r} holds values that are not finite")
-                raise InvalidReply("too large", f"array {name!r} holds values beyond {self.largest:g}")
-            remember(array, value)
+                if not is_finite(value):
+                    raise InvalidReply("not finite", f"array {name!r} has values that are not finite")
+                raise InvalidReply("too large", f"array {name!r} has values beyond {self.largest:g}")
+            cache_decoded(array, value)
 
     def _is_small(self, value: Array) -> bool:
-        """Whether no value is beyond the largest; one pass, by the sum of squares, if that settles it."""
+        """Return whether all absolute values are at most `largest`; try the sum of squares first."""
         if value.dtype.kind != "f" or not value.size:
             return True
         flat = value.reshape(-1)
-        if value.size >= SMALL and value.dtype.itemsize >= 4:
+        if value.size >= MIN_VALUES_FOR_SUM and value.dtype.itemsize >= 4:
             with np.errstate(over="ignore", invalid="ignore"):
                 if np.dot(flat, flat) <= self.largest**2:
                     return True
-        # As Python's numbers: in half precision the bound itself would be infinite.
+        # Compare as Python floats: in half precision the bound itself would be infinite.
         return max(float(flat.max()), -float(flat.min())) <= self.largest
 
     def _shape_of(self, metrics: MetricRecord) -> object:
-        """The names of metrics and how many numbers each has; their values are checked."""
+        """Return the names and lengths of metrics (-1 for a scalar); raise if a value is invalid."""
         weight = metrics.get(self.weight)
         if weight is None:
-            raise InvalidReply("count", f"it does not tell {self.weight!r}")
+            raise InvalidReply("count", f"it does not report {self.weight!r}")
         if isinstance(weight, list) or not 0 < weight <= self.most:
             raise InvalidReply(
-                "count", f"its {self.weight!r} is {weight!r}: from above 0 to {self.most:,g} is expected"
+                "count", f"its {self.weight!r} is {weight!r}, expected above 0 and at most {self.most:,g}"
             )
         shape = []
         for name, value in metrics.items():
             if not _all_finite(value):
-                raise InvalidReply("not finite", f"its metric {name!r} is {value!r}")
+                raise InvalidReply("not finite", f"its metric {name!r} is {value!r}, which is not finite")
             shape.append((name, len(value) if isinstance(value, list) else -1))
         return tuple(sorted(shape))
 
     def _check_loss(self, metrics: MetricRecord) -> None:
+        """Raise if the loss that the hedge needs is missing or invalid."""
         if self.loss is None:
             return
         loss = metrics.get(self.loss)
         if loss is None:
             raise InvalidReply(
                 "loss",
-                f"it does not report {self.loss!r}, the loss of the model it was sent: a hedge needs it",
+                f"it does not report {self.loss!r}, the loss of the model it was sent, which the hedge needs",
             )
-        if isinstance(loss, list) or not abs(loss) <= WORST:
+        if isinstance(loss, list) or not abs(loss) <= MAX_LOSS:
             raise InvalidReply(
-                "loss", f"its {self.loss!r} is {loss!r}: one number of at most {WORST:g} is expected"
+                "loss", f"its {self.loss!r} is {loss!r}, expected one number of at most {MAX_LOSS:g}"
             )
 
 
-def finite(value: Array) -> bool:
-    """Whether all values are finite; one pass, as a sum is not finite if any of its terms is not."""
+def is_finite(value: Array) -> bool:
+    """Return whether all values are finite; one pass, since a sum with a non-finite term is not finite."""
     if value.dtype.kind != "f":
         return True
-    if value.size < SMALL:
+    if value.size < MIN_VALUES_FOR_SUM:
         return bool(np.isfinite(value).all())
     with np.errstate(over="ignore", invalid="ignore"):
         if np.isfinite(value.sum()):
             return True
-    # A sum may overflow without any value being infinite.
+    # The sum may overflow although all values are finite.
     return bool(np.isfinite(value).all())
 
 
 def _all_finite(value: object) -> bool:
+    """Return whether a metric, a number or a list of numbers, is finite."""
     try:
         if isinstance(value, list):
             return all(map(isfinite, value))
@@ -226,20 +234,21 @@ def _all_finite(value: object) -> bool:
 
 
 def unexpected_reply(reply: Message) -> RejectedReply:
-    """Why a reply that belongs to no chain of the round is not used."""
-    words = str(reply.error.reason) if reply.has_error() else "it replies to no chain of this round"
-    return RejectedReply(reply.metadata.src_node_id, "failed" if reply.has_error() else "names", words)
+    """Return the rejection of a reply that belongs to no chain of the round."""
+    sentence = str(reply.error.reason) if reply.has_error() else "it belongs to no chain of this round"
+    return RejectedReply(reply.metadata.src_node_id, "failed" if reply.has_error() else "names", sentence)
 
 
 def check_not_misunderstood(rejected: Sequence[RejectedReply]) -> None:
-    """Raise if several clients, and no other, were rejected in the first round for how they reply.
+    """Raise if several clients were rejected and all of them for the format of their replies.
 
-    Then the clients are not faulty: their app does not know what is expected.
+    Call it with the replies of a first round without usable replies: then the clients are not faulty, but
+    their app uses the wrong reply format.
     """
-    alike = {each.reason for each in rejected} <= MISUNDERSTOOD
-    several = len({each.node for each in rejected}) > 1
-    if alike and several:
+    only_format = {reply.reason for reply in rejected} <= FORMAT_REASONS
+    several = len({reply.node for reply in rejected}) > 1
+    if only_format and several:
         raise ValueError(
-            f"all {len(rejected)} replies of the first round are left out. Node {rejected[0].node}: "
+            f"all {len(rejected)} replies of the first round were rejected. Node {rejected[0].node}: "
             f"{rejected[0].sentence}"
         )

@@ -1,30 +1,29 @@
-"""Results of rounds: what happened in each, and counts and metrics of a run."""
+"""Results of rounds, and the counts and metrics of a run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flwr.app import MetricRecord
 from flwr.serverapp.strategy import Result
 
 from semicyclic.adapters.flower.chains import ChainModel
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass
 class Round:
-    """What happened in a round.
+    """Record of one round.
 
-    tick: how often the clock had been asked by then. It also counts rounds without participants, which are
-        repeated under the same number.
-    nodes: whom it chose; replied: those whose replies were used, and used: how many. asked: to how many
-        something was sent; came: how many replied.
-    rejected: replies that were not used, by reason. moved: the chains that made a step.
-    losses: of candidates for `best`, as clients have reported them. in_force: each chain's model before the
-        round.
-    began: whether a visit began with it. closed: the means that have changed as another visit ended.
+    number: number of the round. tick: number of clock reads so far, including rounds without participants,
+        which are repeated under the same number.
+    instant: time of the round in microseconds since the epoch, in `block` of `cycle`.
+    nodes: selected nodes. asked: number of nodes that were sent a message. came: number that replied;
+        failed: number that replied with an error only.
+    replied: nodes whose replies were used. used: their number. rejected: rejected replies, by reason.
+    moved: chains that made a step. in_force: each chain's model before the round.
+    note: why the round made no step, if known. metrics: metrics by part, such as "train".
+    losses: mean losses of candidates for `best`, as reported by clients.
+    began: whether the round opened a visit. closed: (kind, block) of means that changed when a visit ended.
     """
 
     number: int
@@ -49,11 +48,11 @@ class Round:
 
     @property
     def counts(self) -> bool:
-        """Whether anybody has answered."""
+        """True if at least one node replied, if only with an error."""
         return self.came + self.failed > 0
 
     def to_json(self) -> dict[str, Any]:
-        """A value for JSON; the same run tells the same."""
+        """Return the round as JSON values; equal runs return equal values."""
         names = (
             "number",
             "tick",
@@ -67,60 +66,70 @@ class Round:
             "rejected",
             "moved",
         )
-        found = {name: getattr(self, name) for name in names} | self.metrics
-        found |= {"losses": self.losses} if self.losses else {}
-        return found | ({"note": self.note} if self.note else {})
+        row = {name: getattr(self, name) for name in names} | self.metrics
+        row |= {"losses": self.losses} if self.losses else {}
+        return row | ({"note": self.note} if self.note else {})
 
 
 @dataclass(repr=False)
 class BlockResult(Result):
-    """Flower's `Result`, and what was measured by block.
+    """Flower's `Result` with metrics by block.
 
-    by_block: for each block the metrics of its latest visit, each the mean over the rounds of the visit:
-        "train" and "evaluate" as the inner strategy aggregates them, and "losses" of candidates.
-    evaluate_metrics_models: what `evaluate_models` has returned, by round.
+    Attributes
+    ----------
+    by_block : dict from int to dict
+        For each block, the metrics of its latest visit, averaged over the rounds of the visit: "train" and
+        "evaluate" as aggregated by the inner strategy, and "losses" of candidates.
+    evaluate_metrics_models : dict from int to MetricRecord
+        Return values of `evaluate_models`, by round.
     """
 
     by_block: dict[int, dict[str, dict[str, float]]] = field(default_factory=dict)
     evaluate_metrics_models: dict[int, MetricRecord] = field(default_factory=dict)
     _visits: dict[int, tuple[int, list[dict[str, dict[str, float]]]]] = field(default_factory=dict)
 
-    def add(self, told: Mapping[str, Any]) -> None:
-        """Count a round, as `Round.told` has it."""
-        number, block, cycle = told["number"], told["block"], told["cycle"]
-        for name, place in (
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add the metrics of a round.
+
+        Parameters
+        ----------
+        row : mapping
+            Output of `Round.to_json`.
+        """
+        number, block, cycle = row["number"], row["block"], row["cycle"]
+        for name, by_round in (
             ("train", self.train_metrics_clientapp),
             ("evaluate", self.evaluate_metrics_clientapp),
             ("server", self.evaluate_metrics_serverapp),
             ("models", self.evaluate_metrics_models),
         ):
-            if name in told:
-                place[number] = MetricRecord(told[name])
-        parts = {name: told[name] for name in ("train", "evaluate", "losses") if name in told}
+            if name in row:
+                by_round[number] = MetricRecord(row[name])
+        parts = {name: row[name] for name in ("train", "evaluate", "losses") if name in row}
         if not parts:
             return
         before = self._visits.get(block)
         rounds = [*(before[1] if before and before[0] == cycle else []), parts]
         self._visits[block] = (cycle, rounds)
         self.by_block[block] = {
-            name: _means([each[name] for each in rounds if name in each])
+            name: _means([metrics[name] for metrics in rounds if name in metrics])
             for name in ("train", "evaluate", "losses")
-            if any(name in each for each in rounds)
+            if any(name in metrics for metrics in rounds)
         }
 
 
 def _means(rows: list[dict[str, Any]]) -> dict[str, float]:
-    """The mean of each number over the rows that have it."""
-    found: dict[str, list[float]] = {}
+    """Return the mean of each numeric metric over the rows that have it."""
+    by_name: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():
             if isinstance(value, int | float):
-                found.setdefault(name, []).append(float(value))
-    return {name: sum(values) / len(values) for name, values in found.items()}
+                by_name.setdefault(name, []).append(float(value))
+    return {name: sum(values) / len(values) for name, values in by_name.items()}
 
 
 def tally(total: dict[str, Any], this: Round) -> None:
-    """Add a round to what is known of all."""
+    """Add the counts of a round to the totals of the run, in place."""
     for name in ("asked", "came", "failed", "used"):
         total[name] = total.get(name, 0) + getattr(this, name)
     total["rounds"] = total.get("rounds", 0) + this.counts
@@ -135,11 +144,12 @@ def tally(total: dict[str, Any], this: Round) -> None:
 
 
 def reply_counts(total: dict[str, Any]) -> dict[str, Any]:
-    """Rounds and replies of a run, counted by what became of them.
+    """Return the number of rounds and replies of a run by outcome.
 
-    Rounds without a step; rounds without participants, which are repeated and not counted; nodes that were
-    asked and whose reply did not come, or not before the round had enough of them; nodes that answered
-    with a failure; replies that were not used, to evaluation included.
+    rounds_without_a_step: rounds that did not change the model. rounds_without_participants: repeated, and
+    not in `rounds`. no_reply: nodes that did not reply, or not before the round had enough replies.
+    failed: nodes that replied with an error. rejected: rejected replies by reason, including those to
+    evaluation.
     """
     return {
         "rounds": total.get("rounds", 0),

@@ -1,4 +1,4 @@
-"""The round loop: Flower's loop, made resumable."""
+"""The round loop: like Flower's, but resumable."""
 
 from collections.abc import Callable
 from logging import ERROR, INFO, WARNING
@@ -14,27 +14,32 @@ from flwr.serverapp import Grid
 from semicyclic.adapters.flower.block_models import BlockModels
 from semicyclic.adapters.flower.chains import Chains
 from semicyclic.adapters.flower.checkpoint import CheckpointDir
-from semicyclic.adapters.flower.client_selection import gather, is_simulated, rest
+from semicyclic.adapters.flower.client_selection import gather, is_simulated, pause
 from semicyclic.adapters.flower.round_results import BlockResult, Round, reply_counts, tally
-from semicyclic.adapters.flower.strategy_state import carries_state, classes, unkept
+from semicyclic.adapters.flower.strategy_state import carries_state, classes, unserializable_attributes
 
 if TYPE_CHECKING:
     from semicyclic.adapters.flower.strategy import PluralisticStrategy
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 EvaluateModels = Callable[[int, BlockModels], MetricRecord | None]
-# Flower's codes for messages and nodes that are not there any more.
-GONE = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
-# Cycles of the clock without a participant after which a run gives up.
-PATIENCE = 8
-# In-process grids: number of tries after which a run gives up if the clock has hardly moved.
-STUCK = 50
-# Tries of a round without participants that are checkpointed: the first SOME, then one in MANY.
-SOME, MANY = 5, 100
+# Flower's error codes for messages and nodes that no longer exist.
+GONE_ERROR_CODES = (
+    ErrorCode.MESSAGE_UNAVAILABLE,
+    ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    ErrorCode.NODE_UNAVAILABLE,
+)
+# Number of cycles without a participant after which a run gives up.
+MAX_EMPTY_CYCLES = 8
+# Number of tries after which a run on simulated time gives up if its clock has hardly advanced.
+MAX_TRIES_WITHOUT_PROGRESS = 50
+# Of consecutive tries of a round without participants, the first few are checkpointed, then every 100th.
+FIRST_TRIES_CHECKPOINTED = 5
+TRIES_PER_CHECKPOINT = 100
 
 
 class LoopOptions(NamedTuple):
-    """What a loop is told beside its rounds."""
+    """Configs, callbacks and TensorBoard folder of a run."""
 
     train_config: ConfigRecord | None
     evaluate_config: ConfigRecord | None
@@ -53,26 +58,24 @@ def run_rounds(
     hooks: LoopOptions,
     checkpoint: str | PathLike[str] | None,
 ) -> BlockResult:
-    """All rounds that are left to do."""
+    """Run the remaining rounds up to number `rounds`; with `checkpoint`, resume from that folder."""
     if rounds < 1:
         raise ValueError(f"num_rounds={rounds}: must be at least 1")
     if strategy.total:
-        raise ValueError(
-            "this strategy has run already, and has its averages: make a new one for another run"
-        )
+        raise ValueError("this strategy has run already: create a new one for another run")
     strategy.learnt.begin(initial)
     strategy.driven = True
     _warn_of_state(strategy)
-    board = _board(hooks.tensorboard)
+    board = _open_tensorboard(hooks.tensorboard)
     result = BlockResult()
     keeper = None if checkpoint is None else CheckpointDir(Path(checkpoint))
     try:
         done = 0
         if keeper is not None:
-            for name in unkept(strategy.inner):
+            for name in unserializable_attributes(strategy.inner):
                 log(
                     WARNING,
-                    "%s of the strategy inside cannot be kept: a run that goes on begins with a new one",
+                    "attribute %s of the inner strategy cannot be checkpointed: it is not restored on resume",
                     name,
                 )
             done = keeper.restore(strategy, result)
@@ -86,20 +89,23 @@ def run_rounds(
 
 
 def _warn_of_state(strategy: "PluralisticStrategy") -> None:
-    """Theorem 3 is about plain steps: momentum carries the model of one block into the next."""
+    """Warn if the inner strategy has momentum, which carries one block's model into the next.
+
+    Theorem 3 assumes plain steps.
+    """
     if strategy.chains is not Chains.SHARED or not carries_state(strategy.inner):
         return
     log(
         WARNING,
         "%s carries momentum or adaptive state from block to block, so the shared model lags behind the "
         "clock and the mean of a block may be another block's model: use chains=Chains.SPLIT or SEPARATE, "
-        "where each block has state of its own, or deploy best() and not mean()",
+        "where each block has separate state, or deploy best() instead of mean()",
         classes(strategy.inner),
     )
 
 
-def _board(folder: str | PathLike[str] | None) -> Any:
-    """A writer of TensorBoard's scalars, if one is wanted."""
+def _open_tensorboard(folder: str | PathLike[str] | None) -> Any:
+    """Return a TensorBoard writer for `folder`; None if no folder is given."""
     if folder is None:
         return None
     try:
@@ -112,7 +118,7 @@ def _board(folder: str | PathLike[str] | None) -> Any:
 
 
 class _Loop(NamedTuple):
-    """All that the rounds of a run need."""
+    """Loop over the rounds of a run."""
 
     strategy: "PluralisticStrategy"
     grid: Grid
@@ -123,25 +129,25 @@ class _Loop(NamedTuple):
     board: Any
 
     def run(self, initial: ArrayRecord, done: int, rounds: int) -> BlockResult:
-        """The rounds that are left to do. A round without participants is repeated."""
+        """Run rounds `done` + 1 to `rounds`. A round without participants is repeated."""
         strategy, hooks, result = self.strategy, self.hooks, self.result
         if done >= rounds:
             log(
                 WARNING,
-                "the folder holds a finished run of %d rounds: there is nothing to do. Raise num_rounds, or "
-                "name another folder",
+                "the checkpoint folder holds a finished run of %d rounds: nothing to do. Raise num_rounds or "
+                "use another folder",
                 done,
             )
         else:
             log(INFO, "Starting %s: rounds %d to %d", type(strategy).__name__, done + 1, rounds)
         strategy.summary()
         if hooks.evaluate is not None:
-            served = hooks.evaluate(0, initial)
-            if served is not None:
-                result.evaluate_metrics_serverapp[0] = served
+            evaluated = hooks.evaluate(0, initial)
+            if evaluated is not None:
+                result.evaluate_metrics_serverapp[0] = evaluated
         tries, since = 0, 0
         while done < rounds:
-            this = _one(strategy, self.grid, done + 1, self.timeout, hooks, last=done + 1 == rounds)
+            this = _run_round(strategy, self.grid, done + 1, self.timeout, hooks, last=done + 1 == rounds)
             done += this.counts
             tries = 0 if this.counts else tries + 1
             since = this.instant if tries <= 1 else since
@@ -153,50 +159,56 @@ class _Loop(NamedTuple):
         if not strategy.total.get("moved"):
             log(
                 ERROR,
-                "no round has changed the model; the last one: %s",
+                "no round has changed the model; reason in the last round: %s",
                 strategy.total.get("note") or "no replies",
             )
         return result
 
     def _wait(self, this: Round, tries: int, since: int) -> None:
-        """Wait before a round without participants is repeated, or give up."""
+        """Wait before a round without participants is repeated; raise TimeoutError to give up."""
         period = self.strategy.schedule.period
-        # Devices of this process do not come by waiting, if the clock does not move either.
-        stuck = is_simulated(self.grid) and tries >= STUCK and this.instant - since < period // 100
-        if stuck or this.instant - since > PATIENCE * period:
+        # Simulated devices do not connect while the simulated clock does not advance.
+        stuck = (
+            is_simulated(self.grid)
+            and tries >= MAX_TRIES_WITHOUT_PROGRESS
+            and this.instant - since < period // 100
+        )
+        if stuck or this.instant - since > MAX_EMPTY_CYCLES * period:
             raise TimeoutError(
                 f"no client took part in round {this.number} in {tries} tries"
                 + (f": {this.note}" if this.note else "")
-                + ". A run with a checkpoint goes on from here when it is started again"
+                + ". A run with a checkpoint resumes from here when it is restarted"
             )
-        rest(self.grid, self.strategy.selection.wait_seconds)
+        pause(self.grid, self.strategy.selection.wait_seconds)
 
     def _finish(self, this: Round, rounds: int, tries: int) -> None:
-        """Count, keep and tell of a round; of many tries of one in a row, only of some."""
+        """Count, log, checkpoint and report a round; of many consecutive tries, checkpoint only some."""
         strategy = self.strategy
         label = strategy.schedule.labels[this.block]
         if this.counts:
-            words = "[ROUND %d/%d] block %s: %d asked, %d used"
-            log(INFO, words, this.number, rounds, label, this.asked, this.used)
+            template = "[ROUND %d/%d] block %s: %d asked, %d used"
+            log(INFO, template, this.number, rounds, label, this.asked, this.used)
         else:
-            words = "block %s: no client took part (%d asked); round %d of %d is repeated"
-            log(WARNING, words, label, this.asked, this.number, rounds)
+            template = "block %s: no client took part (%d asked); round %d of %d will be repeated"
+            log(WARNING, template, label, this.asked, this.number, rounds)
         tally(strategy.total, this)
-        told = this.to_json()
+        row = this.to_json()
         if this.counts:
-            self.result.add(told)
+            self.result.add(row)
         if self.board is not None:
             for part in ("train", "evaluate", "server", "models", "losses"):
-                for name, value in told.get(part, {}).items():
+                for name, value in row.get(part, {}).items():
                     if isinstance(value, int | float):
                         self.board.add_scalar(f"{part}/{label}/{name}", value, this.number)
-        if self.keeper is not None and (tries <= SOME or tries % MANY == 0):
-            self.keeper.keep(strategy, this)
+        if self.keeper is not None and (
+            tries <= FIRST_TRIES_CHECKPOINTED or tries % TRIES_PER_CHECKPOINT == 0
+        ):
+            self.keeper.save(strategy, this)
         if self.hooks.on_round is not None:
             self.hooks.on_round(this)
 
 
-def _one(
+def _run_round(
     strategy: "PluralisticStrategy",
     grid: Grid,
     number: int,
@@ -205,7 +217,7 @@ def _one(
     *,
     last: bool,
 ) -> Round:
-    """One round: train, then evaluate."""
+    """Run one round: train, then evaluate."""
     config = ConfigRecord(dict(hooks.train_config or {}))
     wanted, deadline = (
         strategy.selection.clients_per_round,
@@ -215,12 +227,12 @@ def _one(
     messages = strategy.configure_train(number, strategy.main().record, config, grid)
     this = strategy.this_round()
     if wanted is not None and strategy.chains is Chains.SPLIT:
-        # `wanted` is the number of replies of both chains together.
+        # `clients_per_round` counts the replies of both chains together: divide it among them.
         wanted = -(-wanted // max(len({message.metadata.group_id for message in messages}), 1))
-    replies = [reply for reply in gather(grid, messages, wanted, deadline) if not _gone(reply)]
-    came = {reply.metadata.src_node_id for reply in replies if not reply.has_error()}
-    this.came = len(came)
-    this.failed = len({reply.metadata.src_node_id for reply in replies if reply.has_error()} - came)
+    replies = [reply for reply in gather(grid, messages, wanted, deadline) if not _is_gone(reply)]
+    replied = {reply.metadata.src_node_id for reply in replies if not reply.has_error()}
+    this.came = len(replied)
+    this.failed = len({reply.metadata.src_node_id for reply in replies if reply.has_error()} - replied)
     _, metrics = strategy.aggregate_train(number, replies)
     if metrics is not None:
         this.metrics["train"] = dict(metrics)
@@ -232,9 +244,9 @@ def _one(
         if metrics is not None:
             this.metrics["evaluate"] = dict(metrics)
     if hooks.evaluate is not None and this.counts:
-        served = hooks.evaluate(number, strategy.main().record)
-        if served is not None:
-            this.metrics["server"] = dict(served)
+        evaluated = hooks.evaluate(number, strategy.main().record)
+        if evaluated is not None:
+            this.metrics["server"] = dict(evaluated)
     new_cycle = before is not None and this.began and before.place[0] != this.cycle
     if (
         hooks.evaluate_models is not None
@@ -242,12 +254,12 @@ def _one(
         and this.counts
         and strategy.learnt.has_means
     ):
-        served = hooks.evaluate_models(number, strategy.best())
-        if served is not None:
-            this.metrics["models"] = dict(served)
+        evaluated = hooks.evaluate_models(number, strategy.best())
+        if evaluated is not None:
+            this.metrics["models"] = dict(evaluated)
     return this
 
 
-def _gone(reply: Message) -> bool:
-    """Whether it is not the node's reply, but Flower's: the node has gone."""
-    return reply.has_error() and reply.error.code in GONE
+def _is_gone(reply: Message) -> bool:
+    """Return whether a reply is Flower's notice that the node or message no longer exists."""
+    return reply.has_error() and reply.error.code in GONE_ERROR_CODES

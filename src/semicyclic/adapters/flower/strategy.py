@@ -1,9 +1,8 @@
 """`PluralisticStrategy`: wraps any Flower strategy and keeps one model per block.
 
-The strategy inside works as it always does; its global model is the chain w_1, w_2, ... of the paper, a round
-a step. What is in force at the beginning of a round is averaged under the block of the clock (Theorem 3).
-Clients need not change. On request every block has a chain of its own instead (Section 4), or both run side
-by side and are hedged (Section 6): then clients report the loss of the model they were sent.
+The inner strategy and the clients run unchanged. The global model is the chain w_1, w_2, ... of the paper,
+one step per round. The model at the start of a round enters the mean of the clock's block (Theorem 3). Blocks
+may have separate chains (Section 4), or both, hedged by losses that clients report (Section 6).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,7 +25,12 @@ from semicyclic.adapters.flower.candidate_evaluation import (
     keys_of,
 )
 from semicyclic.adapters.flower.chains import SHARED, ChainModel, Chains
-from semicyclic.adapters.flower.client_selection import ClientDirectory, Selection, present, split_evenly
+from semicyclic.adapters.flower.client_selection import (
+    ClientDirectory,
+    Selection,
+    split_evenly,
+    wait_for_nodes,
+)
 from semicyclic.adapters.flower.clock import Clock, WallClock
 from semicyclic.adapters.flower.inner_strategy import InnerStrategy, StrategyFailed, copy_for_chains
 from semicyclic.adapters.flower.read_outs import ReadOuts
@@ -39,38 +43,58 @@ from semicyclic.adapters.flower.reply_validation import (
 from semicyclic.adapters.flower.round_results import BlockResult, Round, tally
 from semicyclic.adapters.flower.rounds import LoopOptions, run_rounds
 from semicyclic.adapters.flower.serialization import record
-from semicyclic.adapters.flower.server_state import ServerState, first_bets
+from semicyclic.adapters.flower.server_state import ServerState, initial_hedge
 from semicyclic.adapters.flower.strategy_settings import resolve_settings
 from semicyclic.adapters.flower.strategy_state import classes
-from semicyclic.adapters.flower.subset_grid import SubsetGrid, TooFewNodes, least_nodes
+from semicyclic.adapters.flower.subset_grid import SubsetGrid, TooFewNodes, min_nodes
 from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.schedule.schedule import Schedule
 
 
 class PluralisticStrategy(ReadOuts, Strategy):
-    """A strategy that wraps another one and keeps a model for every block of a schedule.
+    """Flower strategy that wraps another one and keeps one model per block of a schedule.
 
-    inner: any strategy of `flwr.serverapp.strategy`, wrappers of strategies included.
-    schedule: how the day, the week or any period is cut into blocks.
-    clock: what time a round has; real time if not given.
-    chains: one chain, separate ones, or both and a hedge between them. Chains.SPLIT if not given: both, the
-        clients of a round divided between them. Until a client has reported a loss on rows of its own
-        (`evaluators`), and with differential privacy or per_block=, that is Chains.SHARED.
-    hedge: AdaHedge(), or Prod(bound=..., steps=...), with Chains.HEDGED or SPLIT.
-    tail: of how many last cycles the means are kept for `tail`; each costs one model of memory a block.
-    selection: who takes part; all nodes that are connected, as `inner` samples them, if not given.
-    loss: the metric in which clients report the loss of the model they were sent (Chains.HEDGED).
-    evaluators: how many clients of a round evaluate candidates for `best` with their `@app.evaluate()`, on
-        rows that they do not train on; 0 for none.
-    evaluation_loss: the metric in which they report the loss. Default: the first of LOSSES that is there.
-    per_block: patterns of array names, such as "head.*". Blocks have separate means of these arrays only; all
+    Parameters
+    ----------
+    inner : Strategy
+        Any strategy of `flwr.serverapp.strategy`, including wrappers of strategies.
+    schedule : Schedule
+        Division of the day, the week or any other period into m blocks.
+    clock : Clock, optional
+        Source of the time of each round. Default: real time.
+    chains : Chains, optional
+        Default: Chains.SPLIT, which acts like SHARED until a client has reported a loss (see `evaluators`);
+        Chains.SHARED with differential privacy, `per_block` or `evaluators=0`.
+    hedge : AdaHedge or Prod(bound=..., steps=...), default AdaHedge()
+        Hedge for Chains.HEDGED and SPLIT.
+    tail : int, default 2
+        Number of recent cycles whose means are kept for `tail`. Each takes one model per block and sequence.
+    selection : Selection, optional
+        Selection of nodes. Default: all connected nodes, from which `inner` samples.
+    loss : str, default "loss-before"
+        Metric in which clients report the loss of the model they were sent (Chains.HEDGED).
+    evaluators : int, optional
+        Number of clients per round that evaluate candidates for `best` with their `@app.evaluate()`, on rows
+        that they do not train on; 0 for none. Default: 10, or 0 with differential privacy.
+    evaluation_loss : str, optional
+        Metric in which they report that loss. Default: the first of LOSS_METRICS that a reply has.
+    per_block : sequence of str, default ()
+        Patterns of array names, such as "head.*", with separate means per block (default: all arrays). The
         other arrays, the body, have one mean over all rounds.
-    storage: `Storage(precision="half")` or `Storage(folder=...)`, for large models.
-    weight, most_examples: the metric that replies are weighted by, and the largest number believed of it.
-    largest: the largest value believed in a model; replies with larger ones are left out.
-    evaluate_means: send the block's mean so far to federated evaluation, not the current model.
-    seed: for the choice of nodes, and for what `inner` draws by Python's and NumPy's global generators.
-        With one, a run can be repeated; noise for privacy must not be: leave it out then.
+    storage : Storage, optional
+        Location and precision of the means, for large models.
+    weight, most_examples, largest : str, float and float, default "num-examples", 1e7 and 1e9
+        Metric that weights replies, its largest accepted value, and the largest absolute value in an array.
+    evaluate_means : bool, default False
+        Send the block's mean to federated evaluation instead of the current model.
+    seed : int, optional
+        Seed of the selection of nodes, and of Python's and NumPy's global generators for `inner`. It makes a
+        run repeatable. Do not set it with differential privacy, whose noise must not be repeatable.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument is invalid or the settings are incompatible.
     """
 
     def __init__(
@@ -94,7 +118,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
         evaluate_means: bool = False,
         seed: int | None = None,
     ) -> None:
-        stated = chains is not None
+        chains_given = chains is not None
         chains, evaluators = resolve_settings(
             inner, schedule, chains, hedge=hedge, evaluators=evaluators, per_block=per_block
         )
@@ -107,41 +131,39 @@ class PluralisticStrategy(ReadOuts, Strategy):
         self.selection = Selection() if selection is None else selection
         self.loss, self.weight, self.most_examples, self.largest = loss, weight, most_examples, largest
         self.evaluate_means = evaluate_means
-        # Who takes part is drawn from `draws`, which a run without a seed keeps for when it goes on; noise
-        # that a strategy inside adds for privacy is repeatable by a seed of the caller's only.
+        # `draws` seeds the selection of nodes and is checkpointed even if the caller gives no seed. Privacy
+        # noise of the inner strategy is repeatable only with the caller's seed.
         self.seed = seed
         self.draws = int(np.random.SeedSequence().entropy) if seed is None else seed  # type: ignore[arg-type]
-        inside = copy_for_chains(inner, chains.names(schedule.blocks), seed, required=stated)
+        inside = copy_for_chains(inner, chains.names(schedule.blocks), seed, required=chains_given)
         if inside is None:
             chains = Chains.SHARED
             inside = {SHARED: InnerStrategy(inner, SHARED, seed)}
         self.chains, self.inside = chains, inside
-        bets = first_bets(hedge, schedule.blocks) if chains.is_hedged else None
+        bets = initial_hedge(hedge, schedule.blocks) if chains.is_hedged else None
         self.learnt = ServerState(schedule, chains, tail, bets, per_block=per_block, storage=storage)
         self.trials = CandidateEvaluation(schedule, evaluators, (evaluation_loss, weight), self.draws)
-        # How often the clock was asked, rounds without participants included.
+        # Number of clock reads, including rounds without participants.
         self.ticks = 0
         self.directory = ClientDirectory(schedule.blocks)
         self.known: dict[bool, object] = {}
         self.total: dict[str, Any] = {}
         self._round: Round | None = None
-        # Whether `start` runs the rounds, and not Flower's own loop.
+        # True if `start` runs the rounds, False if Flower's loop does.
         self.driven = False
 
     def __repr__(self) -> str:
         inner, rounds = classes(self.inner), self.total.get("rounds", 0)
-        about = f"{inner}, {self.schedule.blocks} blocks, {self.chains}, {rounds} rounds done"
-        return f"{type(self).__name__}({about})"
+        details = f"{inner}, {self.schedule.blocks} blocks, {self.chains}, {rounds} rounds done"
+        return f"{type(self).__name__}({details})"
 
     @property
     def inner(self) -> Strategy:
-        """The strategy inside; of several chains, that of the first."""
+        """Inner strategy; with several chains, the copy of the first chain."""
         return next(iter(self.inside.values())).strategy
 
-    # What Flower calls, in this order.
-
     def summary(self) -> None:
-        """Log how the run is set up."""
+        """Log the settings of the run."""
         log(INFO, "\t├──> Semi-cyclic:")
         log(INFO, "\t│\t├── %d blocks of a schedule in %s", self.schedule.blocks, self.schedule.zone)
         log(INFO, "\t│\t└── %s", self.chains.value)
@@ -150,23 +172,23 @@ class PluralisticStrategy(ReadOuts, Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Choose nodes and send them the models of this block."""
+        """Select nodes and return messages with the models of the current block."""
         self.ticks += 1
         instant = self.clock.now(self.ticks)
         located = self.schedule.place(np.array([instant]))
         cycle, block = int(located.cycle[0]), int(located.block[0])
         self.learnt.begin(arrays)
         self.learnt.block = block
-        nodes, rejected = self._choose(grid, instant, block, self.ticks)
+        nodes, rejected = self._select_nodes(grid, instant, block, self.ticks)
         self._round = Round(server_round, self.ticks, cycle, block, instant, nodes=nodes)
         self._reject(rejected)
         messages = []
-        for name, some in self._assign_nodes(block, nodes).items():
-            told = ConfigRecord({**config, "cycle": cycle, "block": block})
+        for name, chain_nodes in self._assign_nodes(block, nodes).items():
+            settings = ConfigRecord({**config, "cycle": cycle, "block": block})
             sent = self.learnt.current[name].record
             try:
                 messages += self.inside[name].configure_train(
-                    server_round, sent, told, SubsetGrid(grid, some)
+                    server_round, sent, settings, SubsetGrid(grid, chain_nodes)
                 )
             except TooFewNodes as few:
                 self._round.note = str(few)
@@ -175,11 +197,11 @@ class PluralisticStrategy(ReadOuts, Strategy):
         self._round.in_force = {name: self.learnt.current[name] for _, name in self.chains.moving(block)}
         asked = {message.metadata.dst_node_id for message in messages}
         self._round.asked = len(asked)
-        self.directory.took_part(sorted(asked), instant, self.selection.min_interval)
+        self.directory.record_participation(sorted(asked), instant, self.selection.min_interval)
         return messages
 
     def _assign_nodes(self, block: int, nodes: list[int]) -> dict[str, list[int]]:
-        """The chains that are to move in a round, and the nodes of each."""
+        """Return the chains to train in a round, and the nodes of each."""
         names = [name for _, name in self.chains.moving(block)]
         if self.chains is not Chains.SPLIT:
             return dict.fromkeys(names, nodes)
@@ -187,18 +209,18 @@ class PluralisticStrategy(ReadOuts, Strategy):
             return {SHARED: nodes}
         own = str(block)
         if not self.learnt.has_own(block):
-            # A block's own chain sets out from the shared model.
+            # A block's own chain starts from the shared model.
             self.learnt.current[own] = self.learnt.current[SHARED]
         rng = np.random.default_rng([self.draws, self.ticks, 1])
-        if len(nodes) < 2 * least_nodes(self.inside[SHARED].strategy):
-            # Too few to be divided: the chains take turns.
+        if len(nodes) < 2 * min_nodes(self.inside[SHARED].strategy):
+            # Too few nodes to split: train one of the two chains, chosen at random.
             return {names[int(rng.integers(2))]: nodes}
         return dict(zip(names, split_evenly(nodes, rng), strict=True))
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """Leave out what cannot be used, let the chains move, and average what was in force before."""
+        """Reject invalid replies, update the chains, and add the previous models to the means."""
         this = self._round
         if this is None or this.number != server_round:
             raise ValueError(f"round {server_round} was not configured: call configure_train first")
@@ -206,8 +228,8 @@ class PluralisticStrategy(ReadOuts, Strategy):
         for reply in replies:
             by_chain.setdefault(reply.metadata.group_id.rpartition("/")[2], []).append(reply)
         names = [name for _, name in self.chains.moving(this.block)]
-        strays = [reply for group, some in by_chain.items() if group not in names for reply in some]
-        self._reject(unexpected_reply(reply) for reply in strays)
+        unexpected = [reply for name, group in by_chain.items() if name not in names for reply in group]
+        self._reject(unexpected_reply(reply) for reply in unexpected)
         used = {name: self._usable_replies(by_chain.get(name, [])) for name in names}
         replied = {reply.metadata.src_node_id for good in used.values() for reply in good}
         this.replied = sorted(replied, key=self.directory.name)
@@ -231,7 +253,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
-        """Let the strategy inside evaluate on the nodes of this round, and some of them the candidates."""
+        """Return evaluation messages of the inner strategy and for candidates, to nodes of this round."""
         this = self._round
         if this is None or not this.nodes:
             return []
@@ -240,32 +262,32 @@ class PluralisticStrategy(ReadOuts, Strategy):
         mean = self.learnt.mean_of(this.block) if self.evaluate_means else None
         if mean is not None:
             sent = record(mean)
-        told = ConfigRecord({**config, "cycle": this.cycle, "block": this.block})
+        settings = ConfigRecord({**config, "cycle": this.cycle, "block": this.block})
         messages = self.trials.messages(this, self.learnt, config, keys_of(self.inner))
         try:
-            among = SubsetGrid(grid, this.nodes)
-            return messages + self.inside[name].configure_evaluate(server_round, sent, told, among)
+            subset = SubsetGrid(grid, this.nodes)
+            return messages + self.inside[name].configure_evaluate(server_round, sent, settings, subset)
         except TooFewNodes as few:
             log(WARNING, "round %d, evaluation: %s", server_round, few)
             return messages
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Leave out what cannot be used, and let the strategy inside sum up."""
+        """Reject invalid replies, score the candidates, and return the inner strategy's aggregate."""
         this = self._round
         if this is None:
             return None
         if not self.driven:
             this.came = this.used
             tally(self.total, this)
-        mine: list[Message] = []
+        ordinary: list[Message] = []
         candidates: list[Message] = []
         for reply in replies:
-            (candidates if is_trial(reply) else mine).append(reply)
+            (candidates if is_trial(reply) else ordinary).append(reply)
         if candidates:
             good, rejected = self._validator().check_evaluation(candidates)
             if self.trials.learn(this, self.learnt, (good, rejected), self.directory.name):
                 self._reject(rejected)
-        good, rejected = self._validator().check_evaluation(mine)
+        good, rejected = self._validator().check_evaluation(ordinary)
         self._reject(rejected)
         if not good:
             return None
@@ -292,17 +314,34 @@ class PluralisticStrategy(ReadOuts, Strategy):
         on_round: Callable[[Round], None] | None = None,
         tensorboard: str | PathLike[str] | None = None,
     ) -> BlockResult:
-        """Run the rounds, as Flower's own loop does; with `checkpoint`, a folder, from where it stopped.
+        """Run the rounds like Flower's loop; with `checkpoint`, resume an interrupted run.
 
-        A round without participants does not count: it is repeated. After every round all that
-        matters is put into the folder. A server that was killed and is started again with the same folder
-        goes on with the round after the last whole one.
-        timeout: seconds for a round, at most; `selection.deadline_seconds` if that is shorter.
-        evaluate_fn: called with the current model of the shared chain after every round, as in Flower's loop.
-        evaluate_models: called with `best()` when a new cycle has begun and after the last round. What it
-            returns is in `evaluate_metrics_models` of the result.
-        on_round: is told of every round when it is over.
-        tensorboard: a folder for TensorBoard scalars: metrics by block, and losses of candidates.
+        Parameters
+        ----------
+        grid, initial_arrays, num_rounds, train_config, evaluate_config, evaluate_fn
+            As in Flower. Rounds without participants are repeated. `evaluate_fn` gets the model of `main()`.
+        timeout : float, default 3600
+            Time limit of a round in seconds; `selection.deadline_seconds` applies if it is shorter.
+        evaluate_models : callable, optional
+            Called with round and `best()` after the first round of a new cycle and after the last round;
+            sets `evaluate_metrics_models` of the result.
+        checkpoint : path-like, optional
+            Folder for the state after every round. A restarted run resumes after the last complete round.
+        on_round : callable, optional
+            Called with the `Round` at the end of every round.
+        tensorboard : path-like, optional
+            Folder for TensorBoard scalars: metrics by block, and losses of candidates.
+
+        Returns
+        -------
+        BlockResult
+
+        Raises
+        ------
+        ValueError
+            If `num_rounds` is less than 1, this strategy has run already, or `checkpoint` holds another run.
+        TimeoutError
+            If no client takes part for eight cycles.
         """
         hooks = LoopOptions(
             train_config, evaluate_config, evaluate_fn, evaluate_models, on_round, tensorboard
@@ -310,25 +349,23 @@ class PluralisticStrategy(ReadOuts, Strategy):
         return run_rounds(self, grid, initial_arrays, num_rounds, timeout, hooks, checkpoint)
 
     def this_round(self) -> Round:
-        """The round that was configured last."""
+        """Return the round that was configured last."""
         if self._round is None:
             raise ValueError("no round was configured yet")
         return self._round
 
-    # How it is done.
-
-    def _choose(
+    def _select_nodes(
         self, grid: Grid, instant: int, block: int, tick: int
     ) -> tuple[list[int], list[RejectedReply]]:
         how = self.selection
-        there = present(grid, how.min_connected, how.wait_seconds)
-        rejected = self.directory.meet(grid, there, how.wait_seconds) if how.query_availability else []
-        # A generator for one round: nothing of it has to be kept for a run that goes on.
+        nodes = wait_for_nodes(grid, how.min_connected, how.wait_seconds)
+        rejected = self.directory.query(grid, nodes, how.wait_seconds) if how.query_availability else []
+        # One generator per round, so that checkpoints need not store its state.
         rng = np.random.default_rng([self.draws, tick])
-        return self.directory.pick(there, how, (instant, block), rng), rejected
+        return self.directory.pick(nodes, how, (instant, block), rng), rejected
 
     def _usable_replies(self, replies: Sequence[Message]) -> list[Message]:
-        """The replies of a chain that can be used, in the order of their devices."""
+        """Return the valid replies of a chain, sorted by device number."""
         good, rejected = self._validator().check_training(replies)
         self._reject(rejected)
         if not good and self.this_round().number == 1:
@@ -340,8 +377,8 @@ class PluralisticStrategy(ReadOuts, Strategy):
     ) -> tuple[ChainModel | None, MetricRecord | None]:
         try:
             return self.inside[name].advance(this.number, good, self.learnt.layout)
-        except StrategyFailed as spoilt:
-            this.note = str(spoilt)
+        except StrategyFailed as failure:
+            this.note = str(failure)
             log(ERROR, "round %d made no step: %s", this.number, this.note)
             return None, None
 
@@ -352,6 +389,12 @@ class PluralisticStrategy(ReadOuts, Strategy):
 
     def _reject(self, rejected: Iterable[RejectedReply]) -> None:
         assert self._round is not None
-        for each in rejected:
-            self._round.rejected[each.reason] = self._round.rejected.get(each.reason, 0) + 1
-            log(WARNING, "round %d: node %d is left out: %s", self._round.number, each.node, each.sentence)
+        for reply in rejected:
+            self._round.rejected[reply.reason] = self._round.rejected.get(reply.reason, 0) + 1
+            log(
+                WARNING,
+                "round %d: reply of node %d rejected: %s",
+                self._round.number,
+                reply.node,
+                reply.sentence,
+            )

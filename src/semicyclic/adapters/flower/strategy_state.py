@@ -1,7 +1,8 @@
-"""State of a Flower strategy (momentum, moments, clipping norm) as arrays and JSON.
+"""Serialization of a Flower strategy's state (momentum, moments, clipping norm) as arrays and JSON.
 
-Flower's strategies keep their state in attributes. Numbers, words, arrays and lists or dictionaries of them
-are kept, as are those of strategies inside; functions and other objects stay as they were made.
+Flower's strategies keep their state in attributes. Numbers, strings, arrays, random generators, and lists or
+dictionaries of these are serialized, including those of nested strategies. Functions and other objects are
+not: after a restart they are as constructed.
 """
 
 from typing import Any
@@ -16,102 +17,105 @@ from semicyclic.types import Array
 
 
 class NotSerializable(Exception):
-    """A value that cannot be kept."""
+    """A value that cannot be serialized."""
 
 
-Told = dict[str, Any]
+JsonState = dict[str, Any]
 
 
-def dump(strategy: Strategy) -> tuple[Told, dict[str, Array]]:
-    """The attributes of a strategy: a value for JSON, and the arrays it names."""
+def dump(strategy: Strategy) -> tuple[JsonState, dict[str, Array]]:
+    """Return the attributes of a strategy: JSON values, and the arrays that they refer to by name."""
     arrays: dict[str, Array] = {}
-    return _strategy(strategy, "", arrays), arrays
+    return _serialize_strategy(strategy, "", arrays), arrays
 
 
-def changes_since(now: Told, fresh: Told) -> Told:
-    """What of a dump is not as the strategy was made: settings may be others when a run goes on."""
-    found: Told = {}
+def changes_since(now: JsonState, fresh: JsonState) -> JsonState:
+    """Return the part of a dump that differs from a new strategy: a resumed run may change settings."""
+    changed: JsonState = {}
     for name, value in now.items():
         nested = isinstance(value, dict) and value.get("is") == "strategy"
         if nested and isinstance(fresh.get(name), dict):
             inside = changes_since(value["of"], fresh[name].get("of", {}))
             if inside:
-                found[name] = {"is": "strategy", "of": inside}
+                changed[name] = {"is": "strategy", "of": inside}
         elif value != fresh.get(name, ...) or _names_arrays(value):
-            found[name] = value
-    return found
+            changed[name] = value
+    return changed
 
 
-def unkept(strategy: Strategy, path: str = "") -> list[str]:
-    """The attributes that cannot be kept, functions and classes excepted: they do not change."""
-    found = []
+def unserializable_attributes(strategy: Strategy, path: str = "") -> list[str]:
+    """Return the attributes that cannot be serialized, except callables, which do not change."""
+    names = []
     for name, value in vars(strategy).items():
         if isinstance(value, Strategy):
-            found += unkept(value, f"{path}{name}.")
+            names += unserializable_attributes(value, f"{path}{name}.")
             continue
         try:
             _serialize(value, "", {})
         except NotSerializable:
             if not callable(value):
-                found.append(f"{path}{name}")
-    return found
+                names.append(f"{path}{name}")
+    return names
 
 
 def classes(strategy: Strategy) -> str:
-    """The names of a strategy and of those inside it, from the outermost in."""
+    """Return the class names of a strategy and its nested strategies, outermost first: "A of B"."""
     inside = [classes(value) for value in vars(strategy).values() if isinstance(value, Strategy)]
     return " of ".join([type(strategy).__name__, *inside])
 
 
 def carries_state(strategy: Strategy) -> bool:
-    """Whether a strategy of Flower's carries momentum or adaptive state from round to round."""
-    inside = [each for each in vars(strategy).values() if isinstance(each, Strategy)]
+    """Return whether a Flower strategy carries momentum or adaptive state from round to round."""
+    nested = [value for value in vars(strategy).values() if isinstance(value, Strategy)]
     momentum = getattr(strategy, "server_momentum", 0.0) != 0.0
-    return momentum or isinstance(strategy, FedOpt) or any(map(carries_state, inside))
+    return momentum or isinstance(strategy, FedOpt) or any(map(carries_state, nested))
 
 
 def innermost_of(strategy: Strategy) -> Strategy:
-    """The strategy that is wrapped by no other."""
+    """Return the innermost of nested strategies, which wraps no other."""
     for value in vars(strategy).values():
         if isinstance(value, Strategy):
             return innermost_of(value)
     return strategy
 
 
-def load(strategy: Strategy, told: Told, arrays: dict[str, Array]) -> None:
-    """Put attributes back that `dump` took."""
-    for name, value in told.items():
+def load(strategy: Strategy, state: JsonState, arrays: dict[str, Array]) -> None:
+    """Restore the attributes that `dump` returned."""
+    for name, value in state.items():
         if isinstance(value, dict) and value.get("is") == "strategy":
             load(getattr(strategy, name), value["of"], arrays)
         else:
             setattr(strategy, name, _deserialize(value, arrays))
 
 
-def _names_arrays(told: Any) -> bool:
-    if isinstance(told, list):
-        return any(map(_names_arrays, told))
-    if not isinstance(told, dict):
+def _names_arrays(value: Any) -> bool:
+    """Return whether a serialized value refers to arrays."""
+    if isinstance(value, list):
+        return any(map(_names_arrays, value))
+    if not isinstance(value, dict):
         return False
-    return told.get("is") in ("array", "bytes", "record") or _names_arrays(told.get("of"))
+    return value.get("is") in ("array", "bytes", "record") or _names_arrays(value.get("of"))
 
 
-def _strategy(strategy: Strategy, path: str, arrays: dict[str, Array]) -> Told:
-    found: Told = {}
+def _serialize_strategy(strategy: Strategy, path: str, arrays: dict[str, Array]) -> JsonState:
+    """Return the serializable attributes of a strategy; put their arrays into `arrays`."""
+    state: JsonState = {}
     for name, value in vars(strategy).items():
         try:
-            found[name] = _serialize(value, f"{path}{name}", arrays)
+            state[name] = _serialize(value, f"{path}{name}", arrays)
         except NotSerializable:
             continue
-    return found
+    return state
 
 
 def _serialize(value: Any, path: str, arrays: dict[str, Array]) -> Any:
+    """Return an attribute as a JSON value; put its arrays into `arrays`, named from `path`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Strategy):
-        return {"is": "strategy", "of": _strategy(value, f"{path}.", arrays)}
+        return {"is": "strategy", "of": _serialize_strategy(value, f"{path}.", arrays)}
     if isinstance(value, np.ndarray):
         arrays[path] = value
         return {"is": "array", "of": path}
@@ -119,46 +123,48 @@ def _serialize(value: Any, path: str, arrays: dict[str, Array]) -> Any:
         arrays[path] = np.frombuffer(value, np.uint8)
         return {"is": "bytes", "of": path}
     if isinstance(value, ArrayRecord):
-        for name, each in value.items():
-            arrays[f"{path}/{name}"] = decode(each)
-        # A list, since the order counts: some strategies go by it.
+        for name, array in value.items():
+            arrays[f"{path}/{name}"] = decode(array)
+        # A list, to preserve the order, which some strategies rely on.
         return {"is": "record", "of": [[name, f"{path}/{name}"] for name in value]}
     if isinstance(value, np.random.Generator):
         return {
             "is": "generator",
-            "of": [type(value.bit_generator).__name__, _plain(value.bit_generator.state)],
+            "of": [type(value.bit_generator).__name__, _to_plain(value.bit_generator.state)],
         }
     if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
-        pairs = [[key, _serialize(each, f"{path}/{key}", arrays)] for key, each in value.items()]
+        pairs = [[key, _serialize(item, f"{path}/{key}", arrays)] for key, item in value.items()]
         return {"is": "dict", "of": pairs}
     if isinstance(value, list | tuple | set):
-        kind = type(value).__name__ if type(value) in (list, tuple, set) else "list"
+        type_name = type(value).__name__ if type(value) in (list, tuple, set) else "list"
         items = sorted(value, key=repr) if isinstance(value, set) else value
-        return {"is": kind, "of": [_serialize(each, f"{path}/{i}", arrays) for i, each in enumerate(items)]}
+        serialized = [_serialize(item, f"{path}/{i}", arrays) for i, item in enumerate(items)]
+        return {"is": type_name, "of": serialized}
     raise NotSerializable
 
 
-def _deserialize(told: Any, arrays: dict[str, Array]) -> Any:
-    if not isinstance(told, dict):
-        return told
-    kind, of = told["is"], told["of"]
-    if kind == "array":
+def _deserialize(value: Any, arrays: dict[str, Array]) -> Any:
+    """Return the attribute that `_serialize` turned into `value`."""
+    if not isinstance(value, dict):
+        return value
+    type_name, of = value["is"], value["of"]
+    if type_name == "array":
         return arrays[of]
-    if kind == "bytes":
+    if type_name == "bytes":
         return arrays[of].tobytes()
-    if kind == "record":
+    if type_name == "record":
         return record({name: arrays[path] for name, path in of})
-    if kind == "dict":
-        return {key: _deserialize(each, arrays) for key, each in of}
-    if kind == "generator":
+    if type_name == "dict":
+        return {key: _deserialize(item, arrays) for key, item in of}
+    if type_name == "generator":
         source = getattr(np.random, of[0])()
         source.state = of[1]
         return np.random.Generator(source)
-    return {"list": list, "tuple": tuple, "set": set}[kind](_deserialize(each, arrays) for each in of)
+    return {"list": list, "tuple": tuple, "set": set}[type_name](_deserialize(item, arrays) for item in of)
 
 
-def _plain(value: Any) -> Any:
-    """The state of a generator as JSON has it."""
+def _to_plain(value: Any) -> Any:
+    """Convert the state of a generator to JSON values."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _to_plain(item) for key, item in value.items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

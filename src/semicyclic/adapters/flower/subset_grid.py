@@ -8,43 +8,44 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 
-# Flower's strategies look again every second while nodes are missing.
-AGAIN = 0.9
+# Flower's strategies poll every second while nodes are missing. A second call of `get_node_ids` after more
+# than this many seconds is such a poll.
+POLL_THRESHOLD_SECONDS = 0.9
 
 
 class TooFewNodes(Exception):
-    """A strategy waits for more nodes than take part in a round."""
+    """A strategy requires more nodes than take part in the round."""
 
 
-def least_nodes(strategy: Strategy) -> int:
-    """How many nodes a strategy of Flower's own waits for before it trains."""
-    inside = [least_nodes(each) for each in vars(strategy).values() if isinstance(each, Strategy)]
-    own = [getattr(strategy, name, 1) for name in ("min_train_nodes", "min_available_nodes")]
-    return max([1, *inside, *(each for each in own if isinstance(each, int))])
+def min_nodes(strategy: Strategy) -> int:
+    """Return the number of nodes that a Flower strategy, or one nested in it, requires for training."""
+    nested = [min_nodes(value) for value in vars(strategy).values() if isinstance(value, Strategy)]
+    limits = [getattr(strategy, name, 1) for name in ("min_train_nodes", "min_available_nodes")]
+    return max([1, *nested, *(limit for limit in limits if isinstance(limit, int))])
 
 
 def check_enough(strategy: Strategy, nodes: Sequence[int], name: str) -> None:
-    """Say at once what a strategy of Flower's own would wait for."""
-    inside = [each for each in vars(strategy).values() if isinstance(each, Strategy)]
-    for each in inside:
-        check_enough(each, nodes, name)
-    # A fraction of 0 switches it off, and its least number with it.
+    """Raise TooFewNodes if a Flower strategy would wait for more nodes; `name` is its setting to check."""
+    nested = [value for value in vars(strategy).values() if isinstance(value, Strategy)]
+    for inner in nested:
+        check_enough(inner, nodes, name)
+    # Flower sets the minimum to 0 if the fraction of nodes is 0, which disables this step.
     if not getattr(strategy, name, 0):
         return
-    for wanted in (name, "min_available_nodes"):
-        least = getattr(strategy, wanted, 0)
-        if isinstance(least, int) and least > len(nodes) > 0:
+    for setting in (name, "min_available_nodes"):
+        minimum = getattr(strategy, setting, 0)
+        if isinstance(minimum, int) and minimum > len(nodes) > 0:
             raise TooFewNodes(
-                f"{len(nodes)} node(s) take part, and {wanted} of {type(strategy).__name__} is {least}: "
+                f"{len(nodes)} node(s) take part, and {setting} of {type(strategy).__name__} is {minimum}: "
                 "lower it"
             )
 
 
 class SubsetGrid(Grid):
-    """`grid`, of which `nodes` are seen.
+    """View of `grid` that shows only `nodes`.
 
-    Flower's strategies wait without end for the least number of nodes they are told. The nodes of a round do
-    not become more by waiting, so a strategy that looks again after a while is answered with TooFew.
+    Flower's strategies wait without a time limit for their minimum number of nodes. The nodes of a round are
+    fixed, so a strategy that polls again gets TooFewNodes. now: returns the time in seconds.
     """
 
     def __init__(self, grid: Grid, nodes: Sequence[int], now: Callable[[], float] = time.monotonic) -> None:
@@ -53,11 +54,12 @@ class SubsetGrid(Grid):
         self._first: float | None = None
 
     def get_node_ids(self) -> list[int]:
+        """Return the nodes of the round; raise TooFewNodes if there are none or a strategy polls again."""
         if not self.nodes:
             raise TooFewNodes("no node is available")
         if self._first is None:
             self._first = self._now()
-        elif self._now() - self._first > AGAIN:
+        elif self._now() - self._first > POLL_THRESHOLD_SECONDS:
             raise TooFewNodes(
                 f"{len(self.nodes)} node(s) take part, and the strategy waits for more: lower its "
                 "min_train_nodes, min_evaluate_nodes and min_available_nodes"

@@ -1,4 +1,4 @@
-"""For scikit-learn: `SemiCyclicClassifier`, `SemiCyclicRegressor`, and `CycleSplit` to validate by."""
+"""scikit-learn estimators `SemiCyclicClassifier` and `SemiCyclicRegressor`, and the splitter `CycleSplit`."""
 
 try:
     import sklearn  # noqa: F401

@@ -14,7 +14,13 @@ from semicyclic.adapters.sklearn.fit import learn_all, learn_more
 from semicyclic.adapters.sklearn.fit_settings import AUTO, FitRows, FitSettings
 from semicyclic.adapters.sklearn.fitted_run import FittedRun, check_average
 from semicyclic.adapters.sklearn.row_times import MISSING, TimesOrBlocks, check_known
-from semicyclic.adapters.sklearn.validation import UNLABELLED, column_of, features_of, others, times_or_blocks
+from semicyclic.adapters.sklearn.validation import (
+    UNLABELLED,
+    column_of,
+    features_of,
+    names_without,
+    times_or_blocks,
+)
 from semicyclic.method import loss as losses
 from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.loss import Loss
@@ -26,11 +32,12 @@ from semicyclic.types import Array
 
 
 class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
-    """What the two estimators share."""
+    """Shared parts of `SemiCyclicClassifier` and `SemiCyclicRegressor`."""
 
-    # --------------------------------------------------------------------- learning
+    # --------------------------------------------------------------------- training
 
     def _check_settings(self) -> None:
+        """Raise if a parameter of the estimator is invalid."""
         known = (AUTO, *METHODS)
         if not isinstance(self.method, str) or self.method not in known:
             raise ValueError(f"method={self.method!r}: choose one of {', '.join(known)}")
@@ -38,14 +45,14 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"missing={self.missing!r}: choose 'raise' or 'consensus'")
         if self.time_column is not None and self.block_column is not None:
             raise ValueError("give either time_column= or block_column=, not both")
-        whole = isinstance(self.passes, int | np.integer) and not isinstance(self.passes, bool)
-        if not whole or self.passes < 1:
-            raise ValueError(f"passes={self.passes!r}: must be a whole number, at least 1")
+        is_int = isinstance(self.passes, int | np.integer) and not isinstance(self.passes, bool)
+        if not is_int or self.passes < 1:
+            raise ValueError(f"passes={self.passes!r}: must be an integer, at least 1")
         check_average(self.average)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Leave the estimator as it was if learning fails."""
+        """Check the settings, and restore the estimator if training fails."""
         before = dict(vars(self))
         try:
             self._check_settings()
@@ -54,7 +61,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
             self.__dict__ = before
             raise
 
-    def _how(self) -> FitSettings:
+    def _fit_settings(self) -> FitSettings:
         return FitSettings(*(getattr(self, name) for name in FitSettings._fields))
 
     def _fit_rows(
@@ -66,17 +73,17 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         rng = None
         if self.shuffle_within_blocks:
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        self._keep(learn_all(self._how(), given, passes=int(self.passes), rng=rng))
+        self._keep(learn_all(self._fit_settings(), given, passes=int(self.passes), rng=rng))
 
     def _learn_more(self, given: FitRows) -> None:
-        self._keep(learn_more(self._how(), given, vars(self).get("_fitted")))
+        self._keep(learn_more(self._fit_settings(), given, vars(self).get("_fitted")))
 
     def _keep(self, fitted: FittedRun) -> None:
         self._fitted = fitted
         self.schedule_ = fitted.calendar.schedule
         self.blocks_ = np.asarray(fitted.calendar.labels)
 
-    # ------------------------------------------------------------------ what comes out
+    # ------------------------------------------------------------------ results
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -86,7 +93,8 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)
 
-    def _get(self) -> FittedRun:
+    def _get_fitted(self) -> FittedRun:
+        """Return the fitted run. Raise `NotFittedError` if there is none."""
         if "_fitted" not in vars(self):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate "
@@ -96,14 +104,14 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         return fitted
 
     def _scores(self, X: Any, when: Any, blocks: Any) -> Array:
-        """<w^i, x> of each row, with the block i it belongs to."""
-        fitted = self._get()
-        rows = self._to_score(fitted, X, UNLABELLED, None, when, blocks)
+        """Return the score <w^i, x> of each row x, where i is its block."""
+        fitted = self._get_fitted()
+        rows = self._rows_to_score(fitted, X, UNLABELLED, None, when, blocks)
         assert rows.block is not None
-        return fitted.answering.score(rows, block=rows.block)
+        return fitted.scoring_model.score(rows, block=rows.block)
 
-    def _to_score(self, fitted: FittedRun, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
-        """Rows in the order given, each with its block; those of no known block have number m."""
+    def _rows_to_score(self, fitted: FittedRun, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
+        """Return rows in the given order with their blocks; a missing block is m, the number of blocks."""
         features, labels, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=False)
         n, calendar = features.shape[0], fitted.calendar
         if where is None and calendar.blocks == 1:
@@ -111,23 +119,28 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         elif where is None:
             if self.missing != "consensus":
                 raise ValueError(
-                    f"there are {calendar.blocks} blocks, and nothing tells the block of these rows: give "
-                    "the column of X, when= or blocks=; or make the estimator with missing='consensus'"
+                    f"the model has {calendar.blocks} blocks, and the rows have no time or block: give the "
+                    "column of X, when= or blocks=, or set missing='consensus'"
                 )
             block = np.full(n, calendar.blocks)
         else:
             placed = calendar.place(where, n)
-            # With one block nobody need know when it was.
+            # With one block, the time is not needed.
             lenient = self.missing == "consensus" or calendar.blocks == 1
             check_known(placed, calendar, where, lenient=lenient)
             spare = 0 if calendar.blocks == 1 else calendar.blocks
             block = np.where(placed.block == MISSING, spare, placed.block)
-        told_rows = {"block": block, "weight": weight, "intercept": fitted.how.fit_intercept}
-        return Rows(features, labels, dtype=features.dtype, **told_rows)
+        options = {"block": block, "weight": weight, "intercept": fitted.how.fit_intercept}
+        return Rows(features, labels, dtype=features.dtype, **options)
 
     def to_model(self) -> Pluralistic:
-        """The models of all blocks as one `Pluralistic`, for `sc.save` and serving."""
-        fitted = self._get()
+        """Return the models of all blocks as one model, for `semicyclic.save` and serving.
+
+        Returns
+        -------
+        Pluralistic
+        """
+        fitted = self._get_fitted()
         model = fitted.model
         about = {
             **model.provenance,
@@ -139,80 +152,133 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         return replace(model, classes=self._class_names(), provenance=about)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """The names of the columns of `coef_`: those of X without the time or block."""
+        """Return the names of the columns of `coef_`: those of X without the time or block column.
+
+        Parameters
+        ----------
+        input_features : array-like of str, default=None
+            Names of all columns of X, if it was fitted without names.
+
+        Returns
+        -------
+        ndarray of str
+
+        Raises
+        ------
+        ValueError
+            If the number of names differs from the number of columns of X at fit.
+        """
         if not hasattr(self, "n_features_in_"):
-            self._get()
+            self._get_fitted()
         known = getattr(self, "feature_names_in_", input_features)
         if known is None:
             known = [f"x{number}" for number in range(self.n_features_in_)]
         if len(known) != self.n_features_in_:
             raise ValueError(f"input_features has {len(known)} names, X had {self.n_features_in_} columns")
-        return np.asarray(others(known, column_of(self)), dtype=object)
+        return np.asarray(names_without(known, column_of(self)), dtype=object)
 
     @property
     def models_(self) -> tuple[Pluralistic, ...]:
-        """The model of every block, each by itself."""
-        whole = self.to_model()
+        """One single-block model per block."""
+        model = self.to_model()
         return tuple(
-            replace(whole, held=whole.block_weights(block)[None], schedule=Numbered(1), fallback=())
-            for block in range(whole.blocks)
+            replace(model, held=model.block_weights(block)[None], schedule=Numbered(1), fallback=())
+            for block in range(model.blocks)
         )
 
     @property
     def coef_(self) -> Array:
-        """[m, C, d] the weights of every block."""
-        return self._get().model.weights[:, :, :-1]
+        """Weights of every block, shape [m, C, d]."""
+        return self._get_fitted().model.weights[:, :, :-1]
 
     @property
     def intercept_(self) -> Array:
-        """[m, C] the intercept of every block."""
-        return self._get().model.weights[:, :, -1]
+        """Intercepts of every block, shape [m, C]."""
+        return self._get_fitted().model.weights[:, :, -1]
 
     @property
     def progressive_loss_(self) -> Array:
-        """[m] the mean loss of each block's rows, each scored before it was learnt from."""
-        return self._get().run_by_now.progressive()
+        """Mean loss of each block's rows, each scored before it was trained on, shape [m]."""
+        return self._get_fitted().finished_run.progressive()
 
     @property
     def matrix_(self) -> Matrix:
-        """Every block's model on every block's rows, of a sample of the rows learnt from last."""
-        return self._get().matrix
+        """Scores of every block's model on every block's rows, from a sample of the last rows trained on."""
+        return self._get_fitted().matrix
 
     def score_matrix(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> Matrix:
-        """Every block's model on every block's rows, m x m: accuracy, or for numbers the error.
+        """Score every block's model on every block's rows, by accuracy, or by error for a regressor.
 
-        The diagonal is every block's own model on its own rows.
+        The diagonal has the scores of every block's model on its own rows.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, with the time or block column if the estimator was fitted with one.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        when : array-like of shape (n_samples,), default=None
+            Times of the rows, if X has no time column.
+        blocks : array-like of shape (n_samples,) or scalar, default=None
+            Blocks of the rows, if X has no block column.
+
+        Returns
+        -------
+        Matrix
+            Scores of shape [m, m].
+
+        Raises
+        ------
+        ValueError
+            If the block of a row is missing.
         """
-        fitted = self._get()
-        rows = self._to_score(fitted, X, y, sample_weight, when, blocks)
+        fitted = self._get_fitted()
+        rows = self._rows_to_score(fitted, X, y, sample_weight, when, blocks)
         assert rows.block is not None
         if rows.block.max() >= fitted.calendar.blocks:
-            raise ValueError("a matrix needs to know the block of every row")
+            raise ValueError(
+                "score_matrix needs the block of every row: leave out rows without a time or block"
+            )
         rows.labels = self._codes(rows.labels)
         return matrix(fitted.model, rows)
 
     def score_by_block(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> dict[Any, float]:
-        """The score of every block that has rows, each by its own model."""
-        fitted = self._get()
-        rows = self._to_score(fitted, X, y, sample_weight, when, blocks)
+        """Score each block's model on that block's rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight, when, blocks
+            As in `score_matrix`.
+
+        Returns
+        -------
+        dict
+            The score of every block that has rows, by block label. Rows without a block are scored by the
+            consensus model, under the key "consensus".
+        """
+        fitted = self._get_fitted()
+        rows = self._rows_to_score(fitted, X, y, sample_weight, when, blocks)
         assert rows.block is not None
         assert rows.labels is not None
-        found = self._answers(fitted.answering.score(rows, block=rows.block))
+        predicted = self._to_predictions(fitted.scoring_model.score(rows, block=rows.block))
         labels = [*fitted.calendar.labels, "consensus"]
-        out = {}
+        scores = {}
         for block in np.unique(rows.block).tolist():
-            own = rows.block == block
-            weight = None if rows.weight is None else rows.weight[own]
-            out[labels[block]] = float(self._measure(rows.labels[own], found[own], sample_weight=weight))
-        return out
+            inside = rows.block == block
+            weight = None if rows.weight is None else rows.weight[inside]
+            score = self._measure(rows.labels[inside], predicted[inside], sample_weight=weight)
+            scores[labels[block]] = float(score)
+        return scores
 
-    # Numbers are learnt and answered as they are; a classifier has classes for them.
+    # A regressor uses labels and scores as they are; the classifier overrides these to map classes.
 
-    def _answers(self, score: Array) -> Array:
+    def _to_predictions(self, score: Array) -> Array:
         return score
 
     def _codes(self, labels: Any) -> Any:
@@ -223,7 +289,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def loss_of(loss: Any, choices: str) -> Loss:
-    """A loss, or the one that calls itself so."""
+    """Return a loss, given itself or its name. choices: valid names, for the error message."""
     if isinstance(loss, Loss):
         return loss
     try:

@@ -15,27 +15,29 @@ from semicyclic.types import Array
 
 
 class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
-    """Walk forward by whole cycles: test on some of the last ones, train on all that came before.
+    """Walk-forward cross-validation by cycles: train on earlier cycles, test on later ones.
+
+    Rows may be in any order.
 
     Parameters
     ----------
     n_splits : int, default=5
-        How many splits; together they test on the last n_splits * test_cycles cycles.
+        Number of splits. Together they test on the last n_splits * test_cycles cycles.
     time_column : str or int, default=None
-        The column of X with the time of each row. Without it, the cycle of each row is given as `groups`.
+        Column of X with the time of each row, by name or position. If None, pass the cycle of each row as
+        `groups`.
     schedule : Schedule or str, default=None
-        What a cycle is: "daily:6", "weekly:7" or a `semicyclic.Schedule`; a day unless given.
+        Schedule that defines a cycle: "daily:6", "weekly:7" or a `semicyclic.Schedule`. If None, a cycle is a
+        day.
     zone : str, default=None
-        The time zone of the schedule, where that is a text, and of times that name none.
+        Time zone of a schedule given as a string, and of times without a time zone.
     test_cycles : int, default=1
-        How many cycles each split is tested on.
+        Number of cycles in each test set.
     gap : int, str or timedelta, default=0
-        For labels that become known later: so many cycles, or all rows within so long ("6h") before the
-        first row tested, are left out of training.
+        Gap between training and test rows, for labels that become known later: a number of cycles, or a
+        duration such as "6h" before the first test row.
     max_train_cycles : int, default=None
-        Train on so many cycles at most.
-
-    Rows may come in any order.
+        Maximum number of cycles in each training set. If None, all earlier cycles are used.
     """
 
     def __init__(
@@ -58,55 +60,87 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
         self.max_train_cycles = max_train_cycles
 
     def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:  # noqa: ARG002
-        """How many splits there are."""
+        """Return the number of splits.
+
+        Parameters
+        ----------
+        X, y, groups : object
+            Ignored.
+
+        Returns
+        -------
+        int
+        """
         return int(self.n_splits)
 
     def split(self, X: Any, y: Any = None, groups: Any = None) -> Iterator[tuple[Array, Array]]:  # noqa: ARG002
-        """The rows to train and to test on, by number, earliest split first."""
+        """Yield the training and test rows of every split, earliest split first.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Rows, with the time column if `time_column` is set.
+        y : object
+            Ignored.
+        groups : array-like of shape (n_samples,), default=None
+            Cycle of each row, if `time_column` is None.
+
+        Yields
+        ------
+        train, test : ndarray of int
+            Row numbers.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is invalid, a row has no time or cycle, or there are too few cycles.
+        """
         for name in ("n_splits", "test_cycles", "max_train_cycles"):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or value != int(value) or value < 1):
-                raise ValueError(f"{name}={value!r}: must be a whole number, at least 1")
+                raise ValueError(f"{name}={value!r}: must be an integer, at least 1")
         cycle, ticks = self._cycles(X, groups)
-        there = np.unique(cycle)
+        cycles = np.unique(cycle)
         tested = self.n_splits * self.test_cycles
-        if tested >= len(there):
+        if tested >= len(cycles):
             raise ValueError(
                 f"n_splits={self.n_splits} of {self.test_cycles} cycle(s) need at least {tested + 1} cycles: "
-                f"there are {len(there)}"
+                f"there are {len(cycles)}"
             )
-        for first in range(len(there) - tested, len(there), self.test_cycles):
-            own = there[first : first + self.test_cycles]
-            test = np.flatnonzero((cycle >= own[0]) & (cycle <= own[-1]))
-            train = self._before(cycle, ticks, int(own[0]), test)
+        for first in range(len(cycles) - tested, len(cycles), self.test_cycles):
+            test_range = cycles[first : first + self.test_cycles]
+            test = np.flatnonzero((cycle >= test_range[0]) & (cycle <= test_range[-1]))
+            train = self._train_rows(cycle, ticks, int(test_range[0]), test)
             if len(train) == 0:
-                raise ValueError(f"gap={self.gap!r} leaves nothing to train on before cycle {own[0]}")
+                raise ValueError(
+                    f"gap={self.gap!r} leaves nothing to train on before cycle {test_range[0]}: shorten it"
+                )
             yield train, test
 
-    def _before(self, cycle: Array, ticks: Array | None, first: int, test: Array) -> Array:
-        """The rows that may be trained on before a cycle is tested on."""
-        held = cycle < first
-        # To NumPy a length of time is a whole number too.
-        number = isinstance(self.gap, int | np.integer) and not isinstance(self.gap, bool | np.timedelta64)
+    def _train_rows(self, cycle: Array, ticks: Array | None, first: int, test: Array) -> Array:
+        """Return the rows to train on. first: first test cycle. test: test rows."""
+        in_train = cycle < first
+        # np.timedelta64 is a subclass of np.integer.
+        is_count = isinstance(self.gap, int | np.integer) and not isinstance(self.gap, bool | np.timedelta64)
         gap: Any = self.gap
-        if number and gap >= 0:
-            held &= cycle < first - gap
+        if is_count and gap >= 0:
+            in_train &= cycle < first - gap
         else:
-            length = _length(gap)
+            length = _gap_microseconds(gap)
             if ticks is None:
-                raise ValueError(f"gap={self.gap!r}: with groups= a gap is a number of cycles")
-            held &= ticks <= ticks[test].min() - length
+                raise ValueError(f"gap={self.gap!r}: with groups=, give a number of cycles")
+            in_train &= ticks <= ticks[test].min() - length
         if self.max_train_cycles is not None:
-            held &= cycle >= np.unique(cycle[held])[-self.max_train_cycles :].min(initial=first)
-        return np.flatnonzero(held)
+            in_train &= cycle >= np.unique(cycle[in_train])[-self.max_train_cycles :].min(initial=first)
+        return np.flatnonzero(in_train)
 
     def _cycles(self, X: Any, groups: Any) -> tuple[Array, Array | None]:
-        """The cycle of each row and, with times, these in microseconds."""
+        """Return the cycle of each row and, with a time column, its time in microseconds."""
         if self.time_column is None:
             if groups is None:
                 raise ValueError(
-                    "nothing tells the cycle of a row: name the column of X by time_column=, or give the "
-                    "cycles as groups="
+                    "the rows have no time or cycle: set time_column= to a column of X, or "
+                    "give the cycles as groups="
                 )
             return _cycle_numbers(groups, len(X) if not hasattr(X, "shape") else X.shape[0]), None
         if groups is not None:
@@ -114,7 +148,7 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
         table = as_table(X)
         at = position(table, self.time_column)
         if at is None:
-            raise ValueError(f"X has no column {self.time_column!r}")
+            raise ValueError(f"time_column={self.time_column!r}: X has no column {self.time_column!r}")
         where = TimesOrBlocks(True, take(table, at).column)
         calendar = calendar_of(where, self.schedule, self.zone)
         placed = calendar.place(where, table.shape[0])
@@ -124,19 +158,19 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
         return placed.cycle, placed.ticks
 
 
-def _length(gap: Any) -> int:
-    """A length of time in microseconds."""
+def _gap_microseconds(gap: Any) -> int:
+    """Convert a duration to microseconds."""
     if isinstance(gap, np.timedelta64):
         gap = gap.astype("timedelta64[us]").item()
     if isinstance(gap, str):
         return specs.parse_duration("gap", gap)
     if not isinstance(gap, timedelta) or gap < timedelta(0):
-        raise ValueError(f"gap={gap!r}: give a number of cycles, or a length such as '6h', 0 or more")
+        raise ValueError(f"gap={gap!r}: give a number of cycles, or a duration such as '6h', 0 or more")
     return to_microseconds(gap)
 
 
 def _cycle_numbers(groups: Any, rows: int) -> Array:
-    """Cycles as whole numbers: as they are, or the ranks of whatever they are."""
+    """Return groups as integers: unchanged if they are integers, otherwise their ranks."""
     cycles = np.asarray(groups)
     if cycles.shape != (rows,):
         raise ValueError(f"groups has shape {cycles.shape}: X has {rows} rows, give the cycle of each")

@@ -1,6 +1,6 @@
 """`SemiCyclicClassifier` and `SemiCyclicRegressor`: scikit-learn estimators with one model per block.
 
-The time of a row is a column of X, so that it reaches fit and prediction through every tool that
+The time of a row is a column of X, so that it reaches `fit` and `predict` through every tool that
 passes X on: pipelines, searches, scorers, calibration.
 """
 
@@ -21,77 +21,97 @@ from semicyclic.method.batches import distinct, encode_labels
 from semicyclic.method.loss import Loss
 from semicyclic.types import Array
 
-CLASSES = "'logistic' (which scikit-learn calls log_loss) or 'hinge'"
-NUMBERS = "'squared', 'absolute' or 'quantile(0.9)' (scikit-learn's squared_error, absolute_error, quantile)"
+CLASSIFIER_LOSSES = "'logistic' (which scikit-learn calls log_loss) or 'hinge'"
+REGRESSOR_LOSSES = (
+    "'squared', 'absolute' or 'quantile(0.9)' (scikit-learn's squared_error, absolute_error, quantile)"
+)
 
 
-def _has_chances(estimator: Any) -> bool:
+def _has_probabilities(estimator: Any) -> bool:
+    """Return True. Raise `AttributeError` if the loss has no probabilities."""
     fitted = vars(estimator).get("_fitted")
-    loss = loss_of(estimator.loss, CLASSES) if fitted is None else fitted.run.loss
+    loss = loss_of(estimator.loss, CLASSIFIER_LOSSES) if fitted is None else fitted.run.loss
     if loss == losses.hinge:
         raise AttributeError("loss='hinge' has no probabilities: use loss='logistic'")
     return True
 
 
-def _numbers(y: Array) -> Array:
+def _check_numeric(y: Array) -> Array:
+    """Return labels unchanged. Raise if they are not numbers."""
     if y.dtype.kind not in "biuf":
-        raise ValueError(f"y holds {y.dtype}: a regressor learns numbers")
+        raise ValueError(f"y has dtype {y.dtype}: a regressor learns numbers, so convert it")
     return y
 
 
 class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignore[misc]
-    """A linear classifier for every block of the day, from one pass over the rows.
+    """Linear classifier with one model per block of the day, trained in one pass.
 
     Parameters
     ----------
     time_column : str or int, default=None
-        The column of X with the time of each row, by name or position: datetimes of pandas, Polars or
-        NumPy, or epoch seconds in float64 or int64. It is taken off before the features are used.
+        Column of X with the time of each row, by name or position: datetimes of pandas, Polars or NumPy, or
+        epoch seconds in float64 or int64. The column is removed from the features.
     block_column : str or int, default=None
-        Instead of a time, the column with the block of each row: numbers from 0 on, or names.
-    schedule : Schedule, str or int, default=None
-        How time is cut into blocks: "daily:6", "weekly:7", "daily:06:00,13:30,22:00", or a
-        `semicyclic.Schedule`; with blocks, their number or a list of their names. Unless given, six blocks
-        a day, or as many as there are numbers or names.
+        Column of X with the block of each row, instead of a time: numbers from 0, or names.
+    schedule : Schedule, str, int or list, default=None
+        Division of time into blocks: "daily:6", "weekly:7", "daily:06:00,13:30,22:00", or a
+        `semicyclic.Schedule`. With blocks instead of times: their number, or a list of their names. If None,
+        six blocks a day, or all blocks that occur.
     zone : str, default=None
-        The time zone of the schedule, where that is a text, and of times that name none. Unless given, that
-        of a schedule, or the one that the times name, or UTC.
+        Time zone of a schedule given as a string, and of times without a time zone. If None, the zone of the
+        `Schedule`, else the zone of the times, else UTC.
     method : {"auto", "hedged", "pluralistic", "separate", "residual", "consensus"}, default="auto"
-        Hundreds of candidates in one pass, mixed in each block by what they lost lately (auto; it goes
-        by time, and step_size, batch_size, average, passes and shuffle_within_blocks are for the others).
-        One chain with a mean for each block (pluralistic), a chain for each block (separate), a shared
-        chain and a difference for each block (residual), one model for all (consensus); or both of the
-        first two, hedged in each block.
+        - "auto": hundreds of candidates trained in one pass by time, and mixed in each block by their recent
+          loss. It ignores `step_size`, `batch_size`, `average` and `shuffle_within_blocks`, and needs
+          `passes=1`.
+        - "pluralistic": one chain, with a separate average for each block.
+        - "separate": one chain per block.
+        - "residual": a shared chain, and a difference for each block.
+        - "consensus": one model for all blocks.
+        - "hedged": "pluralistic" and "separate", hedged in each block.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
-        Of three classes and more, logistic is the cross-entropy of all of them.
+        Loss function. With three or more classes, "logistic" is the cross-entropy of all classes.
     step_size : "adaptive", float or Step, default="adaptive"
-        Steps per coordinate that shrink as gradients add up; a number for constant steps; or a rule
-        of `semicyclic.step`. Adaptive steps want features around 1.
+        "adaptive" for AdaGrad steps per coordinate, which assume features around 1; a number for constant
+        steps; or a rule of `semicyclic.step`.
     batch_size : int, default=4
-        Rows a step.
+        Rows per step.
     passes : int, default=1
-        How often `fit` goes through the rows.
+        Number of passes of `fit` over the rows.
     shuffle_within_blocks : bool, default=True
-        Whether `fit` shuffles the rows of each block among themselves, for a model that is to last: the
-        guarantee wants rows of one block in random order. Blocks come in their order either way.
+        Whether `fit` shuffles rows within each block, for a model used after training: its guarantee assumes
+        rows of a block in random order. The order of blocks does not change.
     average : {"mean", "tail", "last"} or int, default="mean"
-        What is read out: the mean of all iterates, of the last half of the cycles or of so many of them,
-        or the last iterate.
+        Read-out: the mean of all iterates, of those of the last half of the cycles ("tail") or of the last
+        `average` cycles (int), or the last iterate.
     missing : {"raise", "consensus"}, default="raise"
-        What to do when the time of a row to predict is not known (NaN, NaT, or a data frame without the
-        column): refuse, or answer by the mean of the blocks' models.
+        Handling of rows to predict without a time or block (NaN, NaT, or a data frame without the column):
+        raise an error, or predict by the mean of the blocks' models, weighted by their rows.
     fit_intercept : bool, default=True
+        Whether to fit an intercept.
     class_weight : dict, "balanced" or None, default=None
+        Weights of the classes. "balanced" is not available in `partial_fit`.
     random_state : int, RandomState or None, default=None
-        For shuffling.
+        Seed for shuffling.
 
     Attributes
     ----------
-    classes_ : the classes. blocks_ : what the blocks are called. schedule_ : the schedule, or their number.
-    coef_, intercept_ : weights [m, C, d] and [m, C]; C is 1 for two classes.
-    models_ : the model of each block, by itself.
-    matrix_ : every model on every block's rows, of a sample of those learnt from last.
-    progressive_loss_ : the mean loss of each block's rows, each scored before it was learnt from.
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    schedule_ : Schedule or Numbered
+        Schedule of the blocks, or their number.
+    blocks_ : ndarray of shape (m,)
+        Labels of the blocks.
+    coef_ : ndarray of shape (m, C, d)
+        Weights of every block; C is 1 for two classes, else the number of classes.
+    intercept_ : ndarray of shape (m, C)
+        Intercepts of every block.
+    models_ : tuple of Pluralistic
+        One single-block model per block.
+    matrix_ : Matrix
+        Scores of every block's model on every block's rows, from a sample of the last rows trained on.
+    progressive_loss_ : ndarray of shape (m,)
+        Mean loss of each block's rows, each scored before it was trained on.
 
     Examples
     --------
@@ -138,10 +158,25 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> "SemiCyclicClassifier":
-        """Learn from rows in order of time, whatever order they are given in.
+        """Fit the models of all blocks.
 
-        when, blocks: the time or block of each row, where no column of X tells it. Rows of which only the
-            blocks are known are taken in the order given; a cycle ends where the number of the block falls.
+        Rows with times may be in any order: they are sorted first. Rows with blocks only are used in the
+        given order, and a cycle ends where the block number decreases.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or data frame of shape (n_samples, n_features)
+            Features, with the time or block column if one is set.
+        y : array-like of shape (n_samples,)
+            Class labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
+        when, blocks : array-like of shape (n_samples,), default=None
+            Time or block of each row, if X has no column for it.
+
+        Returns
+        -------
+        SemiCyclicClassifier
         """
         with self._all_or_nothing():
             X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=True)
@@ -162,12 +197,15 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         when: Any = None,
         blocks: Any = None,
     ) -> "SemiCyclicClassifier":
-        """Go on with rows that follow those before, in order of time, in chunks of any size.
+        """Continue training on later rows, in chunks of any size; other parameters as in `fit`.
 
-        All chunks together are learnt from as one `fit` of one unshuffled pass would, if they begin by
-        partial_fit: a `fit` before them has ended with a step on whatever rows were left over.
+        If the first call is `partial_fit`, all chunks together give the same model as one `fit` on all rows
+        in one unshuffled pass. A preceding `fit` differs: it ends with a step on an incomplete minibatch.
 
-        classes: all classes there will be, at the first call.
+        Parameters
+        ----------
+        classes : array-like, default=None
+            All classes that can occur; required at the first call.
         """
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
@@ -178,7 +216,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
                     raise ValueError("classes must be passed on the first call to partial_fit.")
                 self.classes_ = np.unique(classes)
             elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-                raise ValueError(f"classes= are not those of the first call: {self.classes_.tolist()}")
+                raise ValueError(f"classes= are not those of the first call: give {self.classes_.tolist()}")
             if isinstance(self.class_weight, str):
                 raise ValueError(
                     "class_weight='balanced' needs all rows at once: for partial_fit give a dictionary"
@@ -189,36 +227,36 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         return self
 
     def decision_function(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
-        """The score of each row: above 0 for the second class, or one for each of several classes."""
+        """Return scores: [n], positive for the second of two classes; or [n, C], one per class."""
         return self._scores(X, when, blocks)
 
     def predict(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
-        """The class of each row."""
-        return self._answers(self._scores(X, when, blocks))
+        """Predict the class of each row, [n]; parameters as in `fit`."""
+        return self._to_predictions(self._scores(X, when, blocks))
 
-    @available_if(_has_chances)  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
-        """[n, C] the probability of each class."""
+        """Predict the probability of each class, [n, C]."""
         score = self._scores(X, when, blocks)
-        chance = self._get().run.loss.link(score)
-        return chance if chance.ndim == 2 else np.stack([1.0 - chance, chance], axis=1)
+        probability = self._get_fitted().run.loss.link(score)
+        return probability if probability.ndim == 2 else np.stack([1.0 - probability, probability], axis=1)
 
-    @available_if(_has_chances)  # type: ignore[untyped-decorator]
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_log_proba(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
-        """[n, C] the logarithm of the probability of each class."""
+        """Predict the logarithm of the probability of each class, [n, C]."""
         return np.asarray(np.log(self.predict_proba(X, when=when, blocks=blocks)))
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> float:
-        """The share of rows whose class is right."""
+        """Return the accuracy of the predicted classes."""
         return float(
             accuracy_score(y, self.predict(X, when=when, blocks=blocks), sample_weight=sample_weight)
         )
 
     _measure = staticmethod(accuracy_score)
 
-    def _answers(self, score: Array) -> Array:
+    def _to_predictions(self, score: Array) -> Array:
         code = (score > 0).astype(np.int64) if score.ndim == 1 else score.argmax(axis=1)
         return np.asarray(self.classes_[code])
 
@@ -231,10 +269,10 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
     def _loss_for(self) -> Loss:
         count = len(self.classes_)
         if count < 2:
-            raise ValueError("there is one class only in y: a classifier needs at least two classes")
-        loss = loss_of(self.loss, CLASSES)
+            raise ValueError("y has only one class: a classifier needs at least two classes")
+        loss = loss_of(self.loss, CLASSIFIER_LOSSES)
         if loss.classes != 2:
-            raise ValueError(f"loss={self.loss!r}: choose {CLASSES}")
+            raise ValueError(f"loss={self.loss!r}: choose {CLASSIFIER_LOSSES}")
         if count == 2:
             return loss
         if loss != losses.logistic:
@@ -252,13 +290,23 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
 
 
 class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[misc]
-    """A linear regression for every block of the day, from one pass over the rows.
+    """Linear regressor with one model per block of the day, trained in one pass.
 
-    Takes the parameters of `SemiCyclicClassifier`, but no class_weight, and
+    Labels should be scaled to values around 1, like features, for example by `TransformedTargetRegressor`.
+
+    Parameters
+    ----------
     loss : {"squared", "absolute", "quantile(0.9)"} or Loss, default="squared"
-        What is learnt is the mean, the median, or a quantile.
+        Loss function: the model estimates the mean, the median, or a quantile.
+    time_column, block_column, schedule, zone, method, step_size, batch_size, passes : object
+        As in `SemiCyclicClassifier`.
+    shuffle_within_blocks, average, missing, fit_intercept, random_state : object
+        As in `SemiCyclicClassifier`.
 
-    Labels should be scaled as features are, around 1: TransformedTargetRegressor does it.
+    Attributes
+    ----------
+    schedule_, blocks_, coef_, intercept_, models_, matrix_, progressive_loss_ : object
+        As in `SemiCyclicClassifier`, with C = 1.
     """
 
     def __init__(
@@ -297,50 +345,42 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> "SemiCyclicRegressor":
-        """Learn from rows in order of time, whatever order they are given in.
-
-        when, blocks: the time or block of each row, where no column of X tells it. Rows of which only the
-            blocks are known are taken in the order given; a cycle ends where the number of the block falls.
-        """
+        """Fit the models of all blocks; parameters as in `SemiCyclicClassifier.fit`."""
         with self._all_or_nothing():
             X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=True)
             self._learn_all(
-                self._fit_rows(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
+                self._fit_rows(X, _check_numeric(y), self._weight(X, sample_weight), where, self._loss_for())
             )
         return self
 
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> "SemiCyclicRegressor":
-        """Go on with rows that follow those before, in order of time, in chunks of any size.
-
-        All chunks together are learnt from as one `fit` of one unshuffled pass would, if they begin by
-        partial_fit: a `fit` before them has ended with a step on whatever rows were left over.
-        """
+        """Continue training on later rows, as `SemiCyclicClassifier.partial_fit` does."""
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
             X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=first)
             self._learn_more(
-                self._fit_rows(X, _numbers(y), self._weight(X, sample_weight), where, self._loss_for())
+                self._fit_rows(X, _check_numeric(y), self._weight(X, sample_weight), where, self._loss_for())
             )
         return self
 
     def predict(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
-        """The answer for each row."""
+        """Predict the value of each row, [n]; parameters as in `fit`."""
         return self._scores(X, when, blocks)
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> float:
-        """R^2, the share of the variance that is explained."""
+        """Return R^2, the share of the variance that is explained."""
         return float(r2_score(y, self.predict(X, when=when, blocks=blocks), sample_weight=sample_weight))
 
     _measure = staticmethod(r2_score)
 
     def _loss_for(self) -> Loss:
-        loss = loss_of(self.loss, NUMBERS)
+        loss = loss_of(self.loss, REGRESSOR_LOSSES)
         if loss.classes != 0:
-            raise ValueError(f"loss={self.loss!r}: choose {NUMBERS}")
+            raise ValueError(f"loss={self.loss!r}: choose {REGRESSOR_LOSSES}")
         return loss
 
     def _weight(self, X: Any, sample_weight: Any) -> Array | None:

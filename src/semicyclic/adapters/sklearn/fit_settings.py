@@ -13,14 +13,14 @@ from semicyclic.method.run import Run
 from semicyclic.method.step import RATE, Step
 from semicyclic.types import Array
 
-# The method that tries all, and mixes what has been best lately.
+# The method that trains all candidates and mixes those with the least recent loss.
 AUTO = "auto"
-# What read-outs of single cycles may keep.
-RECORDS = 2 * 2**30
+# Memory limit in bytes for visit records, which read-outs of single cycles need.
+MAX_RECORD_BYTES = 2 * 2**30
 
 
 class FitSettings(NamedTuple):
-    """What a stream is learnt by, from its first row to its last."""
+    """Settings of the estimator that must not change between `partial_fit` calls."""
 
     method: str
     loss: Any
@@ -32,20 +32,23 @@ class FitSettings(NamedTuple):
     zone: str | None
 
     def train(self, *data: Any, **settings: Any) -> Run:
-        """By the method's name. Beside candidates one chain is run, for what is not of any model."""
+        """Train by `method`. For "auto", train the chain that records progressive losses and row shares."""
         run: Run = getattr(train, "pluralistic" if self.method == AUTO else self.method)(*data, **settings)
         return run
 
     def settings(self) -> dict[str, Any]:
-        """As `train` takes them."""
+        """Return the step size and memory limit as keyword arguments of `train`."""
         step = step_of(self.step_size)
-        # The chain beside the candidates is the same whatever is set for the other methods.
-        how: dict[str, Any] = {"step_size": step_of("adaptive") if self.method == AUTO else step}
-        return how if self.average in ("mean", "last") else {**how, "memory": RECORDS}
+        # The chain trained in addition to the candidates ignores `step_size`.
+        options: dict[str, Any] = {"step_size": step_of("adaptive") if self.method == AUTO else step}
+        return options if self.average in ("mean", "last") else {**options, "memory": MAX_RECORD_BYTES}
 
 
 class FitRows(NamedTuple):
-    """Rows of a call: features, labels as the loss has them, weights, where they happened, and names."""
+    """Rows of one call.
+
+    y: numbers, or class codes. where: times or blocks of the rows. columns: feature names.
+    """
 
     X: Any
     y: Array
@@ -55,22 +58,22 @@ class FitRows(NamedTuple):
     loss: Loss
 
     def rows(self, how: FitSettings, placed: RowBlocks) -> Rows:
-        """Checked, in the order given."""
+        """Return the rows in the given order, with their cycles and blocks."""
         where: Any = {"block": placed.block, "cycle": placed.cycle}
-        kind = self.X.dtype
-        return Rows(self.X, self.y, weight=self.weight, intercept=how.fit_intercept, dtype=kind, **where)
+        dtype = self.X.dtype
+        return Rows(self.X, self.y, weight=self.weight, intercept=how.fit_intercept, dtype=dtype, **where)
 
     @property
     def classes(self) -> tuple[int, ...]:
-        """Labels are numbers of classes."""
+        """Class codes, 0 to C - 1; empty for a regressor."""
         return tuple(range(self.loss.classes))
 
 
 def step_of(step_size: Any) -> Any:
-    """A rule for steps; a text is the name of one."""
+    """Return the step size rule or constant; the string "adaptive" selects AdaGrad."""
     if isinstance(step_size, str) and step_size == "adaptive":
         return steps.adagrad(RATE)
-    number = isinstance(step_size, int | float | np.number) and not isinstance(step_size, bool)
-    if not isinstance(step_size, Step) and not number:
-        raise ValueError(f"step_size={step_size!r}: write 'adaptive', a number, or a rule of sc.step")
+    is_number = isinstance(step_size, int | float | np.number) and not isinstance(step_size, bool)
+    if not isinstance(step_size, Step) and not is_number:
+        raise ValueError(f"step_size={step_size!r}: give 'adaptive', a number, or a rule of semicyclic.step")
     return step_size

@@ -1,4 +1,4 @@
-"""`FittedRun`: the run of a fitted estimator and its models, read out on first use."""
+"""`FittedRun`: the run of a fitted estimator, and its models, computed on first use."""
 
 import warnings
 from copy import deepcopy
@@ -21,24 +21,24 @@ from semicyclic.schedule.numbered import Numbered
 from semicyclic.types import Array
 
 READ_OUTS = ("mean", "last", "tail")
-# Of the rows of a fit, so many and so many cells are kept at most, to be measured on when asked.
-SAMPLE_ROWS, SAMPLE_CELLS = 1 << 16, 1 << 20
+# Maximum size of the sample of rows that is kept for `matrix_`.
+MAX_SAMPLE_ROWS, MAX_SAMPLE_CELLS = 1 << 16, 1 << 20
 
 
 def check_average(average: Any) -> None:
-    """Refuse a read-out that there is not."""
-    cycles = isinstance(average, int | np.integer) and not isinstance(average, bool) and average > 0
-    if not cycles and average not in READ_OUTS:
+    """Raise if `average` is not a valid read-out."""
+    is_count = isinstance(average, int | np.integer) and not isinstance(average, bool) and average > 0
+    if not is_count and average not in READ_OUTS:
         raise ValueError(f"average={average!r}: choose 'mean', 'last', 'tail', or a number of cycles")
 
 
 class FittedRun:
-    """A run with its calendar, and what follows from them; it never changes but by filling in.
+    """A run with its calendar, and the models computed from them. Immutable except for cached properties.
 
-    how: what the run was learnt by.
-    latest: the time of the last row, in microseconds since 1970.
-    sample: some of the rows it has learnt from last.
-    portfolio: all candidates, where the method is auto.
+    how: settings of the fit.
+    latest: time of the last row, in microseconds since 1970.
+    sample: sample of the rows of the last call.
+    portfolio: all candidates if the method is auto, else None.
     """
 
     def __init__(
@@ -55,23 +55,25 @@ class FittedRun:
         self.latest, self.sample, self.portfolio = latest, sample, portfolio
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the log of visits, where no read-out needs it: it may be a hundred times the models."""
-        state = {name: value for name, value in vars(self).items() if name not in ("run_by_now", "answering")}
+        """Leave out the log of visits if no read-out needs it: it may be 100 times the size of the models."""
+        state = {
+            name: value for name, value in vars(self).items() if name not in ("finished_run", "scoring_model")
+        }
         if self.how.average in ("mean", "last"):
             state["run"] = self.run.without_records()
         return state
 
     @cached_property
-    def run_by_now(self) -> Run:
-        """The run as if no rows would follow: it has learnt from those of an unfilled minibatch too."""
+    def finished_run(self) -> Run:
+        """The run after a final step on the rows of an unfilled minibatch."""
         return self.run if self.run.pending is None else train.finish(self.run)
 
     @cached_property
     def model(self) -> Pluralistic:
-        """The read-out that was asked for, or the mixture; a block without rows has the consensus."""
+        """The read-out `average`, or the mixture of candidates; the consensus for blocks without rows."""
         if self.portfolio is not None:
             return self._mixture(self.portfolio)
-        run, average = self.run_by_now, self.how.average
+        run, average = self.finished_run, self.how.average
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*were never visited")
             if average == "mean":
@@ -82,27 +84,28 @@ class FittedRun:
             return run.tail(max(cycles // 2, 1) if average == "tail" else int(average))
 
     def _mixture(self, portfolio: Portfolio) -> Pluralistic:
+        """Return the mixture of candidates as one model; the consensus for blocks without rows."""
         if portfolio.waiting is not None and portfolio.waiting.size:
             portfolio = deepcopy(portfolio)
             portfolio.end()
-        kind = self.sample.values.dtype
-        weights, run = model_weights(portfolio).astype(kind), self.run_by_now
+        dtype = self.sample.values.dtype
+        weights, run = model_weights(portfolio).astype(dtype), self.finished_run
         unseen = np.flatnonzero(self.share == 0)
         if len(unseen):
-            weights[unseen] = np.tensordot(self.share.astype(kind), weights, axes=1)
+            weights[unseen] = np.tensordot(self.share.astype(dtype), weights, axes=1)
         about = {"read_out": "auto", "rows": portfolio.rows, "chosen": describe_choice(portfolio)}
         codes = run.classes
         return Pluralistic(weights, run.schedule, run.loss, codes, tuple(unseen.tolist()), None, about)
 
     @cached_property
     def share(self) -> Array:
-        """[m] each block's share of the rows."""
-        _, rows = self.run_by_now.loss_sums()
+        """Each block's share of the rows, [m]."""
+        _, rows = self.finished_run.loss_sums()
         return np.asarray(rows / rows.sum())
 
     @cached_property
-    def answering(self) -> Pluralistic:
-        """The models of all blocks, and after them the consensus: all of them, by their shares."""
+    def scoring_model(self) -> Pluralistic:
+        """The models of all blocks, followed by the consensus: their mean, weighted by `share`."""
         model = self.model
         if model.blocks == 1:
             return model
@@ -112,14 +115,14 @@ class FittedRun:
 
     @cached_property
     def matrix(self) -> Matrix:
-        """Every block's model on every block's rows, of those kept."""
+        """Scores of every block's model on every block's rows of the sample."""
         return matrix(self.model, self.sample)
 
 
 def sample_of(rows: Rows) -> Rows:
-    """Rows spread evenly over all, few enough to be kept."""
+    """Return an evenly spaced sample of rows, within the size limits."""
     cells = max(len(rows.values) // len(rows), 1)
-    most = max(min(SAMPLE_ROWS, SAMPLE_CELLS // cells), 1)
-    if len(rows) <= most:
+    max_rows = max(min(MAX_SAMPLE_ROWS, MAX_SAMPLE_CELLS // cells), 1)
+    if len(rows) <= max_rows:
         return rows
-    return rows[np.linspace(0, len(rows) - 1, most).astype(np.int64)]
+    return rows[np.linspace(0, len(rows) - 1, max_rows).astype(np.int64)]

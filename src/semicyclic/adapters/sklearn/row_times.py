@@ -1,4 +1,4 @@
-"""Times or blocks of rows as given to an estimator, and the (cycle, block) they map to."""
+"""Times or blocks of rows given to an estimator, and the (cycle, block) of each row."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,22 +13,22 @@ from semicyclic.schedule.timestamps import instants
 from semicyclic.schedule.timezones import zone_info
 from semicyclic.types import Array
 
-# Numbers below this many seconds, before March 1973, are hardly ever times: they were scaled, are counted in
-# minutes or days, or are the nothing of a sparse matrix.
-LEAST = 1e8
-# In place of a block: not told, and told but not one of those there are.
-MISSING, STRANGE = -1, -2
+# Smaller numbers (before March 1973) are hardly ever epoch seconds: they were scaled, count minutes or days,
+# or are cells that a sparse matrix does not store.
+MIN_EPOCH_SECONDS = 1e8
+# Block codes for a missing block, and for a block that is not in the schedule.
+MISSING, UNKNOWN = -1, -2
 
 
 class TimesOrBlocks(NamedTuple):
-    """What was told of where rows happened: their times or, where `timed` is false, their blocks."""
+    """Times of rows or, if `timed` is False, their blocks."""
 
     timed: bool
     values: Any
 
 
 class RowBlocks(NamedTuple):
-    """The block of each row, MISSING or STRANGE; with times also the cycle and the ticks."""
+    """Block of each row, or MISSING or UNKNOWN; with times, also the cycle and the time in microseconds."""
 
     block: Array
     cycle: Array | None = None
@@ -37,10 +37,10 @@ class RowBlocks(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockLocator:
-    """How rows find their block.
+    """Maps times or blocks of rows to block numbers.
 
-    names: what blocks are called, where they are neither numbered nor times of a schedule.
-    zone: that of times which name none.
+    names: names of the blocks, if they are neither numbered nor defined by a schedule.
+    zone: time zone of times without one.
     """
 
     schedule: AnySchedule
@@ -49,33 +49,33 @@ class BlockLocator:
 
     @property
     def blocks(self) -> int:
-        """m, the number of blocks."""
+        """Number of blocks, m."""
         return self.schedule.blocks
 
     @property
     def labels(self) -> tuple[Any, ...]:
-        """What to call each block."""
+        """Label of each block."""
         if self.names:
             return self.names
         return tuple(range(self.blocks)) if isinstance(self.schedule, Numbered) else self.schedule.labels
 
     def place(self, where: TimesOrBlocks, rows: int) -> RowBlocks:
-        """The block of each of so many rows, and with times the cycle."""
+        """Return the block of each row and, with times, its cycle. rows: the number of rows."""
         if where.timed:
-            values = _length("when", where.values, rows)
+            values = _check_length("when", where.values, rows)
             return (
                 RowBlocks(np.zeros(rows, np.int64))
                 if self.schedule == Numbered(1)
-                else self._at_times(values)
+                else self._from_times(values)
             )
         if np.ndim(where.values) == 0:
             where = where._replace(values=np.full(rows, where.values))
-        return RowBlocks(self._codes(_length("blocks", where.values, rows)))
+        return RowBlocks(self._codes(_check_length("blocks", where.values, rows)))
 
-    def _at_times(self, values: Any) -> RowBlocks:
+    def _from_times(self, values: Any) -> RowBlocks:
         if isinstance(self.schedule, Numbered):
             raise ValueError(
-                "these rows have times, and blocks were numbered when the estimator was fitted: give blocks="
+                "the rows have times, but the estimator was fitted with numbered blocks: give blocks="
             )
         missing = absent(values)
         known = np.flatnonzero(~missing)
@@ -88,6 +88,7 @@ class BlockLocator:
         return RowBlocks(np.where(missing, MISSING, block), cycle, np.where(missing, 0, ticks))
 
     def _codes(self, values: Any) -> Array:
+        """Return the number of each block, MISSING or UNKNOWN."""
         missing = absent(values)
         if missing.any():
             known = np.flatnonzero(~missing)
@@ -98,14 +99,14 @@ class BlockLocator:
         given = np.asarray(values)
         numbers = None if self.names else whole_numbers(given)
         if numbers is None:
-            number = {name: code for code, name in enumerate(self.labels)}
-            return np.array([number.get(_plain(each), STRANGE) for each in given.tolist()], np.int64)
+            code_of = {name: code for code, name in enumerate(self.labels)}
+            return np.array([code_of.get(_plain(value), UNKNOWN) for value in given.tolist()], np.int64)
         inside = (numbers >= 0) & (numbers < self.blocks)
-        return numbers if inside.all() else np.where(inside, numbers, STRANGE)
+        return numbers if inside.all() else np.where(inside, numbers, UNKNOWN)
 
 
 def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) -> BlockLocator:
-    """The calendar that a schedule and the rows' times or blocks make."""
+    """Return the locator for a schedule and the given times or blocks. Raise if they do not match."""
     if zone is not None:
         zone_info(zone)
     elif where is not None and where.timed and not isinstance(schedule, Schedule):
@@ -113,28 +114,28 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
     if isinstance(schedule, str):
         schedule = specs.parse_schedule("schedule", schedule, zone or "UTC")
     if isinstance(schedule, list | tuple):
-        return _blocks_by_name(where, [_plain(each) for each in schedule])
+        return _named_blocks(where, [_plain(name) for name in schedule])
     if isinstance(schedule, Numbered):
         schedule = schedule.blocks
-    whole = isinstance(schedule, int | np.integer) and not isinstance(schedule, bool)
-    if schedule is not None and not isinstance(schedule, Schedule) and not (whole and schedule > 0):
+    is_count = isinstance(schedule, int | np.integer) and not isinstance(schedule, bool)
+    if schedule is not None and not isinstance(schedule, Schedule) and not (is_count and schedule > 0):
         raise ValueError(
-            f"schedule={schedule!r}: give a Schedule, a text such as 'daily:6', or the number of blocks or a "
+            f"schedule={schedule!r}: give a Schedule, a string such as 'daily:6', the number of blocks, or a "
             "list of their names"
         )
     if where is None:
-        count = 1 if schedule is None else schedule if whole else schedule.blocks
+        count = 1 if schedule is None else schedule if is_count else schedule.blocks
         if count > 1:
             raise ValueError(
-                f"there are {count} blocks, and nothing tells the block of a row: name the column of X by "
-                "time_column= or block_column=, or give when= or blocks="
+                f"the schedule has {count} blocks, and the rows have no time or block: set time_column= or "
+                "block_column= to a column of X, or give when= or blocks="
             )
         return BlockLocator(Numbered(1))
     if where.timed:
-        if whole:
+        if is_count:
             raise ValueError(
-                f"schedule={schedule}: numbered blocks do not tell which time belongs to which: "
-                f"write 'daily:{schedule}', or a Schedule"
+                f"schedule={schedule}: a number of blocks does not assign times to blocks: "
+                f"write 'daily:{schedule}', or give a Schedule"
             )
         chosen = Schedule.daily(6, zone=zone or "UTC") if schedule is None else schedule
         return BlockLocator(chosen, zone=zone or chosen.zone)
@@ -145,47 +146,49 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
     if numbers is not None:
         if numbers.min() < 0 or numbers.max() >= 10**6:
             raise ValueError(
-                "blocks are counted from 0, and there are less than a million: give names instead"
+                "block numbers are counted from 0 and must be below 1,000,000: give names instead"
             )
         return BlockLocator(Numbered(int(numbers.max()) + 1))
     if absent(where.values).any():
         raise ValueError("some rows have no block: leave them out when fitting")
     try:
-        names = sorted({_plain(each) for each in given.tolist()})
+        names = sorted({_plain(value) for value in given.tolist()})
     except TypeError:
-        raise ValueError("the blocks are of several kinds: make them all texts or all numbers") from None
+        raise ValueError("the blocks are of several kinds: make them all strings or all numbers") from None
     return BlockLocator(Numbered(len(names)), tuple(names))
 
 
-def _blocks_by_name(where: TimesOrBlocks | None, names: list[Any]) -> BlockLocator:
-    """Blocks that are called so."""
+def _named_blocks(where: TimesOrBlocks | None, names: list[Any]) -> BlockLocator:
+    """Return the locator for a list of block names."""
     if where is None or where.timed:
-        raise ValueError(f"schedule={names!r}: names of blocks go with block_column= or blocks=")
+        raise ValueError(
+            f"schedule={names!r}: names of blocks go with block_column= or blocks=, not with times"
+        )
     if len(names) == 0 or len(set(names)) != len(names):
         raise ValueError(f"schedule={names!r}: give at least one name, all of them different")
     return BlockLocator(Numbered(len(names)), tuple(names))
 
 
 def zone_named(values: Any) -> str | None:
-    """The zone that a column of times names for all of them, if any."""
+    """Return the time zone of a column of times, or None if it has no single named zone."""
     dtype = getattr(values, "dtype", None)
-    told = getattr(dtype, "tz", None) or getattr(dtype, "time_zone", None)
-    if told is None and str(dtype) == "object":
-        zones = {str(each.tzinfo) for each in np.asarray(values) if getattr(each, "tzinfo", None) is not None}
-        told = zones.pop() if len(zones) == 1 else None
-    if told is None:
+    zone = getattr(dtype, "tz", None) or getattr(dtype, "time_zone", None)
+    if zone is None and str(dtype) == "object":
+        zones = {str(time.tzinfo) for time in np.asarray(values) if getattr(time, "tzinfo", None) is not None}
+        zone = zones.pop() if len(zones) == 1 else None
+    if zone is None:
         return None
     try:
-        return zone_info(str(told)).key
+        return zone_info(str(zone)).key
     except ValueError:
         return None  # a fixed offset has no name
 
 
 def whole_numbers(values: Array) -> Array | None:
-    """Values as whole numbers; None where they are not."""
+    """Return values as int64, or None if they are not all integers."""
     if values.dtype.kind in "biu":
         return values.astype(np.int64, copy=False)
-    if values.dtype == object and all(isinstance(each, int | float) for each in values.tolist()):
+    if values.dtype == object and all(isinstance(value, int | float) for value in values.tolist()):
         values = values.astype(np.float64)
     if values.dtype.kind == "f" and np.isfinite(values).all() and (values == np.floor(values)).all():
         return values.astype(np.int64)
@@ -195,57 +198,57 @@ def whole_numbers(values: Array) -> Array | None:
 def check_known(
     placed: RowBlocks, calendar: BlockLocator, where: TimesOrBlocks, *, lenient: bool = False
 ) -> None:
-    """Refuse rows of which nobody knows the block; with `lenient` only those that name one there is not."""
-    unknown = (placed.block == STRANGE) if lenient else (placed.block < 0)
-    if not unknown.any():
+    """Raise if a row's block is missing or unknown; with `lenient`, only if it is unknown."""
+    invalid = (placed.block == UNKNOWN) if lenient else (placed.block < 0)
+    if not invalid.any():
         return
-    row = int(unknown.argmax())
+    row = int(invalid.argmax())
     if placed.block[row] == MISSING:
         what = "time" if where.timed else "block"
         raise ValueError(
-            f"row {row} has no {what}, and there are {calendar.blocks} blocks to choose from: leave it out, "
-            "or to predict it make the estimator with missing='consensus'"
+            f"row {row} has no {what}, and there are {calendar.blocks} blocks: leave it out or, to predict "
+            "it, set missing='consensus'"
         )
-    told = where.values if np.ndim(where.values) == 0 else np.asarray(where.values)[row]
+    block = where.values if np.ndim(where.values) == 0 else np.asarray(where.values)[row]
     known = [str(label) for label in calendar.labels[:6]] + ["..."] * (calendar.blocks > 6)
     remedy = "" if calendar.names else "; schedule=m makes m blocks, counted from 0"
-    raise ValueError(f"row {row} is in block {_plain(told)!r}: the blocks are {', '.join(known)}{remedy}")
+    raise ValueError(f"row {row} is in block {_plain(block)!r}: the blocks are {', '.join(known)}{remedy}")
 
 
 def _ticks(values: Any, zone: str) -> Array:
-    """Microseconds since 1970 of times that are all there."""
-    kind = str(getattr(values, "dtype", "")).lower()
-    if kind in ("float32", "float16"):
+    """Return times as microseconds since 1970. No value may be missing."""
+    dtype = str(getattr(values, "dtype", "")).lower()
+    if dtype in ("float32", "float16"):
         raise ValueError(
-            f"the times are epoch seconds in {kind}, which are 128 s apart nowadays: keep them in float64 "
-            "(an array or a sparse matrix of float32 cannot hold them: give when=, or a data frame)"
+            f"the times are epoch seconds in {dtype}, where consecutive values are 128 s apart or more: use "
+            "float64 (if X is a float32 array or sparse matrix, give when=, or use a data frame)"
         )
-    if "date" in kind:
+    if "date" in dtype:
         return instants(values, zone=zone)
-    told = np.asarray(values)
-    if told.dtype == object and all(type(each) in (int, float) for each in told.tolist()):
-        told = told.astype(np.float64)
-    if told.dtype.kind in "US" or (told.dtype == object and any(isinstance(each, str) for each in told)):
-        raise ValueError("the times are texts: make them datetimes first, as by pandas.to_datetime")
-    if told.dtype.kind in "iuf" and (small := np.abs(told) < LEAST).any():
+    times = np.asarray(values)
+    if times.dtype == object and all(type(time) in (int, float) for time in times.tolist()):
+        times = times.astype(np.float64)
+    if times.dtype.kind in "US" or (times.dtype == object and any(isinstance(time, str) for time in times)):
+        raise ValueError("the times are strings: convert them to datetimes first, as by pandas.to_datetime")
+    if times.dtype.kind in "iuf" and (small := np.abs(times) < MIN_EPOCH_SECONDS).any():
         raise ValueError(
-            f"a time is {told[int(small.argmax())]:.6g}, and epoch seconds of today are above 1,000,000,000. "
-            "If a scaler came before, keep the column out of it (ColumnTransformer, remainder="
-            "'passthrough'); hours and other numbers of blocks go by block_column= or blocks=; times that "
-            "are counted otherwise must be made datetimes"
+            f"a time is {times[small.argmax()]:.6g}, and epoch seconds since 2001 are above 1,000,000,000:"
+            " exclude the column from scaling (ColumnTransformer, remainder='passthrough'), pass hours or "
+            "block numbers by block_column= or blocks=, or convert times in other units to datetimes"
         )
-    return instants(told, zone=zone)
+    return instants(times, zone=zone)
 
 
-def _length(name: str, values: Any, rows: int) -> Any:
-    """Values as a column of so many rows."""
+def _check_length(name: str, values: Any, rows: int) -> Any:
+    """Return values as a column. Raise if it does not have one value per row."""
     column = values if hasattr(values, "dtype") else np.asarray(values)
     if getattr(column, "ndim", 1) != 1:
-        raise ValueError(f"{name} is no column of values: give one for each row")
+        raise ValueError(f"{name} is not a column of values: give one value per row")
     if len(column) != rows:
-        raise ValueError(f"{name} has {len(column)} values, X has {rows} rows: give one for each")
+        raise ValueError(f"{name} has {len(column)} values, X has {rows} rows: give one value per row")
     return column
 
 
 def _plain(value: Any) -> Any:
+    """Convert a NumPy scalar to a Python object."""
     return value.item() if isinstance(value, np.generic) else value

@@ -11,23 +11,24 @@ from semicyclic.adapters.sklearn.data_frames import (
     check_column,
     check_no_times,
     is_frame,
-    not_there,
+    missing_column_message,
     position,
     take,
 )
 from semicyclic.adapters.sklearn.row_times import TimesOrBlocks
 
 DTYPES = (np.float64, np.float32)
+# Passed as y for rows to predict.
 UNLABELLED = object()
 
 
 def column_of(estimator: Any) -> Any:
-    """The column of X that tells the time or block; None where there is none."""
+    """Return the time or block column of X, or None."""
     return estimator.block_column if estimator.time_column is None else estimator.time_column
 
 
 def times_or_blocks(when: Any, blocks: Any) -> TimesOrBlocks | None:
-    """What a call says of where its rows happened."""
+    """Return the times or blocks given to a call, or None. Raise if both are given."""
     if when is not None and blocks is not None:
         raise ValueError("give either when= or blocks=, not both")
     if when is not None:
@@ -38,9 +39,9 @@ def times_or_blocks(when: Any, blocks: Any) -> TimesOrBlocks | None:
 def features_of(
     estimator: Any, X: Any, y: Any, where: TimesOrBlocks | None, *, reset: bool
 ) -> tuple[Any, Any, TimesOrBlocks | None]:
-    """The features of a table, its labels (or None), and where its rows happened.
+    """Validate a table, and return its features, its labels (or None), and the times or blocks of its rows.
 
-    reset: whether the estimator learns from these what its columns are.
+    reset: set the estimator's number and names of columns from this table, instead of checking against them.
     """
     column = column_of(estimator)
     checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES}
@@ -59,14 +60,16 @@ def features_of(
     else:
         at = position(table, column)
         if at is None and (reset or isinstance(column, str)):
-            raise ValueError(not_there(table, column))
+            raise ValueError(missing_column_message(table, column))
         if where is not None:
             name = "when" if where.timed else "blocks"
-            raise ValueError(f"column {column!r} of X tells where rows happened: leave out {name}=")
+            raise ValueError(
+                f"column {column!r} of X already has the time or block of rows: leave out {name}="
+            )
         validate_data(estimator, table, reset=reset, skip_check_array=True)
         assert at is not None
         if table.shape[1] == 1:
-            raise ValueError(f"X has column {column!r} alone: there is nothing to learn from")
+            raise ValueError(f"X has only column {column!r}, so there is nothing to learn from: add features")
         rest, values = take(table, at)
         where = TimesOrBlocks(estimator.time_column is not None, values)
         check_no_times(rest, column)
@@ -76,19 +79,19 @@ def features_of(
 
 
 def _is_rest(estimator: Any, table: Any) -> bool:
-    """Whether a table is as it was at fit but for the column that tells the time or block.
+    """Return whether a table has the columns seen at fit except the time or block column.
 
-    Names tell it. A table without names that is one column short could lack any.
+    Only names can show this: a table without names that is one column short could lack any column.
     """
     known = getattr(estimator, "feature_names_in_", None)
     if known is None or not is_frame(table):
         return False
-    return list(table.columns) == others(known, column_of(estimator))
+    return list(table.columns) == names_without(known, column_of(estimator))
 
 
-def others(names: Any, column: Any) -> list[Any]:
-    """The names of a table's columns without the one that tells the time or block."""
-    left = list(names)
+def names_without(names: Any, column: Any) -> list[Any]:
+    """Return column names without `column`, a name or position; all of them if it is None."""
+    remaining = list(names)
     if column is not None:
-        del left[left.index(column) if isinstance(column, str) else column]
-    return left
+        del remaining[remaining.index(column) if isinstance(column, str) else column]
+    return remaining

@@ -1,4 +1,4 @@
-"""Compiled code of the automatic choice."""
+"""Compiled kernels of the automatic choice."""
 
 from typing import TYPE_CHECKING
 

@@ -1,54 +1,70 @@
-"""SGD of all candidates in parallel, with labels that arrive late.
+"""SGD of all candidates in parallel, with delayed labels.
 
-Rows are predicted when they come, by what is known then: a label is known after its row's time and the
-delay have passed, never at that very instant. Rows are learnt from one by one, in the same order.
+A row is predicted on arrival, from the labels known by then. A label is known strictly after its row's
+arrival time plus the delay, never at that very instant. Chains are trained on rows one by one, in order of
+arrival.
 
-The lanes of one column lie side by side, so a cell of a row is one multiply-add for eight candidates.
+The lanes of one column are contiguous in memory, so one cell of a row is one SIMD multiply-add for eight
+candidates.
 """
 
 from typing import Any
 
 import numpy as np
 
-from semicyclic.auto.candidate_state import FRESH, KINDS, STEPS, CandidateState, RowWindow
-from semicyclic.auto.candidates import CYCLE, FADING, HALF_LIFE, LAST, MEAN, RATES, SHARES, TAIL
+from semicyclic.auto.candidate_state import FRESH, READ_OUTS, STEPS, CandidateState, RowWindow
+from semicyclic.auto.candidates import (
+    ADAGRAD_RATES,
+    CYCLE,
+    FADING,
+    HALF_LIFE_CYCLES,
+    LAST,
+    MEAN,
+    STEP_SHARES,
+    TAIL,
+)
 from semicyclic.auto.kernels.simd import LANES, dot8, move8
 from semicyclic.jit import jit
 from semicyclic.method.kernels.losses import slopes, softmax_slopes
 from semicyclic.method.loss import SOFTMAX
 
-assert len(SHARES) == len(RATES) == STEPS
-# Keeps 0 / 0 at 0, and is lost beside any other square.
+assert len(STEP_SHARES) == len(ADAGRAD_RATES) == STEPS
+# Added to AdaGrad's sums of squares to avoid 0 / 0; negligible next to any square that is not zero.
 TINY = 1e-30
 
 
 @jit
 def lay_out(cells: Any, place: Any, marks: Any, intercept: Any, value: Any, out: Any) -> Any:
-    """Rows with their cells in columns of their own, then the intercept, then the marks of their place."""
+    """Write each row's cells, its intercept and its marks (slot and weekday indicators) to `out`.
+
+    cells: features in CSR form. place: [width] column of each feature. marks: (finest block of each row,
+    columns of the marks of each finest block). intercept, value: column and value of the intercept.
+    out: (starts, columns, values, squared norms); starts are given.
+    """
     indptr, indices, values = cells
     fine, mark = marks
-    starts, columns, held, norm = out
+    starts, columns, out_values, norm = out
     for row in range(len(norm)):
         at = starts[row]
         total = value
         for p in range(indptr[row], indptr[row + 1]):
             columns[at] = place[indices[p]]
-            held[at] = values[p]
+            out_values[at] = values[p]
             total += values[p] * values[p]
             at += 1
         columns[at] = intercept
-        held[at] = value
+        out_values[at] = value
         for k in range(mark.shape[1]):
             columns[at + 1 + k] = mark[fine[row], k]
-            held[at + 1 + k] = 1.0
+            out_values[at + 1 + k] = 1.0
         norm[row] = max(total, 1e-6)
 
 
 @jit
 def score_kinds(tables: Any, vectors: Any, outputs: Any, fine: Any, cells: Any, out: Any) -> Any:
-    """out[(kind * 8 + q) * C + c] = the score of a row by every chain as it stands.
+    """Set out[(kind * 8 + q) * C + c] to the score of one row under every chain's weights in `vectors`.
 
-    cells: the row's columns and values, where they begin and end, and where its marks begin.
+    cells: (columns, values, first, last, first mark): all cells, and the range of this row.
     """
     active, share, marked, bare = tables.active, tables.share, tables.marked, tables.bare
     columns, values, first, last, plain = cells
@@ -76,28 +92,31 @@ def score_kinds(tables: Any, vectors: Any, outputs: Any, fine: Any, cells: Any, 
 def score_readings(
     tables: Any, readings: Any, outputs: Any, fine: Any, cells: Any, live: Any, out: Any
 ) -> Any:
-    """out[((reading * 5 + kind) * 8 + q) * C + c]; where nothing was read yet, what is live.
+    """Set out[((reading * 5 + read-out) * 8 + q) * C + c] to the score of one row under every read-out.
 
-    readings: (frozen, seen, early, seen early): groups that have an earlier state answer by that.
+    readings: (frozen, seen, early frozen, early seen). Groups that have an early state, as of the last freeze
+        time, are scored by it. live: scores of the chains, used for groups without a closed visit.
     """
     of, group, marked, bare = tables.of, tables.group, tables.marked, tables.bare
     columns, values, first, last, plain = cells
     frozen, seen, early, seen_early = readings
     now, before = frozen.ravel(), early.ravel()
-    a_score = KINDS * LANES
+    a_score = READ_OUTS * LANES
     stride = outputs * a_score
     a_group = frozen.shape[1] * stride
     part = np.empty(LANES, np.float32)
     for reading in range(len(of)):
-        own = group[reading, fine]
+        group_index = group[reading, fine]
         begin = plain - 1 if bare[of[reading]] else first
         end = last if marked[of[reading]] else plain
-        flat, cycles = (before, seen_early[own, 1]) if own < len(early) else (now, seen[own, 1])
-        for kind in range(KINDS):
-            to = (reading * KINDS + kind) * LANES
+        flat, cycles = now, seen[group_index, 1]
+        if group_index < len(early):
+            flat, cycles = before, seen_early[group_index, 1]
+        for read_out in range(READ_OUTS):
+            to = (reading * READ_OUTS + read_out) * LANES
             for c in range(outputs):
                 if cycles > 0:
-                    base = own * a_group + c * a_score + kind * LANES
+                    base = group_index * a_group + c * a_score + read_out * LANES
                     dot8(flat, base, stride, columns, values, begin, end, part)
                 else:
                     for q in range(LANES):
@@ -110,7 +129,7 @@ def score_readings(
 def step_kinds(
     tables: Any, state: CandidateState, outputs: Any, fine: Any, cells: Any, slope: Any, eta: Any
 ) -> Any:
-    """Every chain takes a step along its slope. eta: the constant lanes' steps before their share."""
+    """Take one SGD step with every chain. eta: step size of the constant lanes, before their share of it."""
     active, share, marked, bare = tables.active, tables.share, tables.marked, tables.bare
     columns, values, first, last, plain = cells
     vectors, squares, lag = state.vectors.ravel(), state.squares.ravel(), state.lag.ravel()
@@ -120,10 +139,10 @@ def step_kinds(
     move, rates = np.empty(LANES, np.float32), np.empty(LANES, np.float32)
     rates[0] = TINY
     for q in range(STEPS):
-        rates[STEPS + q] = RATES[q]
+        rates[STEPS + q] = ADAGRAD_RATES[q]
     for kind in range(len(active)):
         begin = plain - 1 if bare[kind] else first
-        own = columns, values, begin, last if marked[kind] else plain
+        kind_cells = columns, values, begin, last if marked[kind] else plain
         energy = np.float32(0.0)
         for a in range(active.shape[2]):
             energy += share[kind, fine, a] * share[kind, fine, a]
@@ -135,41 +154,41 @@ def step_kinds(
                 times = share[kind, fine, a]
                 for q in range(STEPS):
                     from_slope = (kind * LANES + q) * outputs + c
-                    move[q] = -np.float32(SHARES[q]) * eta / energy * times * slope[from_slope]
+                    move[q] = -np.float32(STEP_SHARES[q]) * eta / energy * times * slope[from_slope]
                     move[STEPS + q] = times * slope[from_slope + STEPS * outputs]
-                beside = vector * width + c * STEPS
-                places = 2 * beside, beside, 2 * (kind * width + c * STEPS), stride
-                move8(vectors, squares, lag, places, own, move, rates, mass * times)
+                in_squares = vector * width + c * STEPS
+                offsets = 2 * in_squares, in_squares, 2 * (kind * width + c * STEPS), stride
+                move8(vectors, squares, lag, offsets, kind_cells, move, rates, mass * times)
 
 
 @jit
 def close_visit(tables: Any, state: CandidateState, outputs: Any) -> Any:
-    """Add the mean over the open visit to the read-outs of its groups."""
+    """Close the open visit: add its mean iterate to the read-outs of its groups."""
     active, share, of, group = tables.active, tables.share, tables.of, tables.group
     fine, cycle, mass = state.open[0], state.open[1], state.mass[0]
-    vectors, lag, held, seen = state.vectors, state.lag, state.held, state.seen
+    vectors, lag, total_weight, seen = state.vectors, state.lag, state.held, state.seen
     width = vectors.shape[1]
     end = np.empty(LANES, np.float32)
     part = np.empty(5, np.float32)
     for reading in range(len(of)):
-        own, kind = group[reading, fine], of[reading]
-        frozen, fresh = state.frozen[own], state.fresh[own]
-        # A row that is late may be of a cycle before: it counts as one of the latest.
-        if seen[own, 1] == 0 or cycle > seen[own, 0]:
-            if seen[own, 1] > 0:
-                held[own, FADING] *= 2.0 ** (-(cycle - seen[own, 0]) / HALF_LIFE)
-            held[own, CYCLE] = 0.0
-            seen[own, 0] = cycle
-            seen[own, 1] += 1
-            count = seen[own, 1]
+        index, kind = group[reading, fine], of[reading]
+        frozen, fresh = state.frozen[index], state.fresh[index]
+        # A late row may belong to an earlier cycle: it is counted in the latest one.
+        if seen[index, 1] == 0 or cycle > seen[index, 0]:
+            if seen[index, 1] > 0:
+                total_weight[index, FADING] *= 2.0 ** (-(cycle - seen[index, 0]) / HALF_LIFE_CYCLES)
+            total_weight[index, CYCLE] = 0.0
+            seen[index, 0] = cycle
+            seen[index, 1] += 1
+            count = seen[index, 1]
             if count > 1 and count & (count - 1) == 0:
-                # From the last power of two on: what is fresh becomes the tail.
+                # The number of cycles reached a power of two: the restarted mean becomes the tail.
                 frozen[:, :, TAIL, :] = fresh
-                held[own, TAIL] = held[own, FRESH]
-                held[own, FRESH] = 0.0
+                total_weight[index, TAIL] = total_weight[index, FRESH]
+                total_weight[index, FRESH] = 0.0
         for which in range(5):
-            held[own, which] += mass
-            part[which] = mass / held[own, which]
+            total_weight[index, which] += mass
+            part[which] = mass / total_weight[index, which]
         for j in range(width):
             for c in range(outputs):
                 for q in range(LANES):
@@ -198,7 +217,7 @@ def close_visit(tables: Any, state: CandidateState, outputs: Any) -> Any:
 def learn_row(
     tables: Any, plan: Any, state: CandidateState, window: RowWindow, row: Any, known: Any, work: Any
 ) -> Any:
-    """All chains learn from one row. known: whether its scores by all chains stand in `work` already."""
+    """Train all chains on one row. known: `work` already holds its scores under all chains."""
     code, level, outputs = plan
     live, slope, value, repeated = work
     fine = window.fine[row]
@@ -226,7 +245,7 @@ def learn_row(
 def losses(
     code: Any, level: Any, outputs: Any, score: Any, target: Any, slope: Any, value: Any, repeated: Any
 ) -> Any:
-    """Slope [K * C] and value [K] of every candidate's score of one row."""
+    """Set value [K] and slope [K * C] to the losses of all candidates on one row, and their derivatives."""
     count = len(score) // outputs
     for k in range(count):
         repeated[k] = target
@@ -239,7 +258,7 @@ def losses(
 
 @jit
 def cells_of(window: RowWindow, tables: Any, row: Any) -> Any:
-    """A row's cells; the last ones are its marks."""
+    """Return (columns, values, first, last, first mark) of a row; its marks are the last cells."""
     first, last = window.starts[row], window.starts[row + 1]
     return window.columns, window.values, first, last, last - tables.mark.shape[1]
 
@@ -252,40 +271,43 @@ def walk(
     window: RowWindow,
     span: Any,
     delay: Any,
-    asked: Any,
+    scored: Any,
     work: Any,
 ) -> Any:
-    """Predict the rows from span[1] on, and learn from those from span[0] on when their labels are known.
+    """Predict the rows from span[1] on, and train on those from span[0] on when their labels are known.
 
-    asked: (place, progressive, forward): where the answers for each of the rows go, -1 if it is not asked;
-    and room for them, each [rows asked, K * C], or [0, K * C] where that question is not asked. Returns how
-    many rows of the window were learnt from.
+    At each freeze time (a new value of `frozen_at`), the weights are copied to `state.early`. The
+    walk-forward protocol predicts from this copy, the progressive one from the current weights.
+
+    delay: of labels, in microseconds.
+    scored: (place, progressive, forward): index of each new row's predictions, -1 if it is not scored; and
+        output arrays for the two protocols, [scored rows, K * C], or [0, K * C] to skip a protocol.
+    Returns the number of rows of the window that were trained on.
     """
     outputs = plan[2]
     chains = len(tables.active) * LANES * outputs
-    place, progressive, forward = asked
+    place, progressive, forward = scored
     early, early_seen = state.early_frozen, state.early_seen
-    apart = len(early)
-    none, none_seen = early[:0], early_seen[:0]
+    no_early, no_early_seen = early[:0], early_seen[:0]
     live = work[0]
-    learnt, ready = span[0], -1
+    trained, ready = span[0], -1
     for row in range(span[1], len(window.clock)):
-        if window.dawn[row] != state.open[3]:
-            while learnt < row and window.clock[learnt] + delay < window.dawn[row]:
-                learn_row(tables, plan, state, window, learnt, learnt == ready, work)
-                learnt += 1
+        if window.frozen_at[row] != state.open[3]:
+            while trained < row and window.clock[trained] + delay < window.frozen_at[row]:
+                learn_row(tables, plan, state, window, trained, trained == ready, work)
+                trained += 1
             if state.open[0] >= 0:
                 close_visit(tables, state, outputs)
             state.early[:] = state.vectors
-            early[:] = state.frozen[:apart]
-            early_seen[:] = state.seen[:apart]
-            state.open[3] = window.dawn[row]
-        while learnt < row and window.clock[learnt] + delay < window.clock[row]:
-            learn_row(tables, plan, state, window, learnt, learnt == ready, work)
-            learnt += 1
+            early[:] = state.frozen[: len(early)]
+            early_seen[:] = state.seen[: len(early)]
+            state.open[3] = window.frozen_at[row]
+        while trained < row and window.clock[trained] + delay < window.clock[row]:
+            learn_row(tables, plan, state, window, trained, trained == ready, work)
+            trained += 1
         fine = window.fine[row]
         if fine != state.open[4] or window.cycle[row] != state.open[5]:
-            # Read-outs are brought up to date when a visit begins. A visit may be closed at any time.
+            # Read-outs are updated when a visit begins. A visit may be closed at any time.
             if state.open[0] >= 0:
                 close_visit(tables, state, outputs)
             state.open[4], state.open[5] = fine, window.cycle[row]
@@ -295,23 +317,23 @@ def walk(
         cells = cells_of(window, tables, row)
         if len(progressive) > 0:
             score_kinds(tables, state.vectors, outputs, fine, cells, live)
-            ready = row if learnt == row else -1
+            ready = row if trained == row else -1
             progressive[to, :chains] = live
-            readings = state.frozen, state.seen, none, none_seen
+            readings = state.frozen, state.seen, no_early, no_early_seen
             score_readings(tables, readings, outputs, fine, cells, live, progressive[to, chains:])
         if len(forward) > 0:
-            then = forward[to]
-            score_kinds(tables, state.early, outputs, fine, cells, then[:chains])
+            out = forward[to]
+            score_kinds(tables, state.early, outputs, fine, cells, out[:chains])
             readings = state.frozen, state.seen, early, early_seen
-            score_readings(tables, readings, outputs, fine, cells, then[:chains], then[chains:])
-    return learnt
+            score_readings(tables, readings, outputs, fine, cells, out[:chains], out[chains:])
+    return trained
 
 
 @jit
 def learn_rest(
     tables: Any, plan: Any, state: CandidateState, window: RowWindow, first: Any, work: Any
 ) -> Any:
-    """Learn from the rows that wait, when none will follow."""
+    """Train on all remaining rows at the end of the stream."""
     for row in range(first, len(window.clock)):
         learn_row(tables, plan, state, window, row, False, work)
     if state.open[0] >= 0:

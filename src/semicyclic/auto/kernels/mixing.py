@@ -1,12 +1,13 @@
 """Mixture weights of the candidates, from their recent losses.
 
-Each of a few strategies weighs all candidates by exp(-rate * sum of their losses), where losses fade: over
-the last few hundred rows or the last thousands, of the whole stream or of the block alone. The strategies
-are weighed by the same rule. Scores are mixed, not chosen: the losses are convex in the score, so a mixture
-is at least as good as a draw by its weights; and a mixture of linear models is one linear model.
+Each of eight strategies weights all candidates by exp(-rate * sum of their losses), where older losses decay
+exponentially. Half-lives range from a few hundred to thousands of rows, and sums run over the entire stream
+or over one slot. The strategies are weighted by the same rule. Scores are averaged, not selected: the losses
+are convex in the score, so the mixture is at least as good as a candidate drawn by its weights; and a mixture
+of linear models is one linear model.
 
-Losses are taken as negative log likelihoods: log losses as they are, squared errors in units of twice their
-own mean, others in units of their mean. So the rule knows no scale of labels.
+Losses are scaled to negative log-likelihoods: log losses as they are, squared errors divided by twice their
+mean, others divided by their mean. This makes the weights independent of the scale of the labels.
 """
 
 from typing import Any, NamedTuple
@@ -20,9 +21,9 @@ from semicyclic.method.kernels.losses import decay
 from semicyclic.method.loss import LOGISTIC, SOFTMAX, SQUARED
 from semicyclic.types import Array
 
-# Strategies: in how many rows a loss fades to a half; plus this share of the rows so far; and the rate.
-# All constants were fixed on the synthetic streams of `experiments.regimes`.
-WHOLE = (
+# Strategies: the half-life of losses in rows, the share of the rows so far to add to it, and the rate.
+# All constants were tuned on the synthetic streams of `datasets.regimes`.
+STREAM_STRATEGIES = (
     (256.0, 0.0, 0.5),
     (1024.0, 0.0, 0.1),
     (4096.0, 0.0, 0.02),
@@ -30,31 +31,33 @@ WHOLE = (
     (1024.0, 0.2, 0.1),
     (1024.0, 0.2, 0.01),
 )
-OWN = ((512.0, 0.0, 0.5), (64.0, 0.2, 0.5))
-STRATEGIES = len(WHOLE) + len(OWN)
-# The same for the strategies themselves.
-TOP = (1024.0, 0.2, 0.2)
-# Weights are computed anew when a visit begins, and after so many rows.
-OFTEN = 32
-# A score so many times as large as any target is none.
-ABSURD = 1e6
-TABLE = np.array([*WHOLE, *OWN])
-# Strategies are mixed abreast, as candidates are.
+SLOT_STRATEGIES = ((512.0, 0.0, 0.5), (64.0, 0.2, 0.5))
+STRATEGIES = len(STREAM_STRATEGIES) + len(SLOT_STRATEGIES)
+# The same three numbers for the weights of the strategies.
+META_STRATEGY = (1024.0, 0.2, 0.2)
+# Weights are recomputed when a visit begins and after this many rows.
+REWEIGHT_EVERY_ROWS = 32
+# A score is invalid if it exceeds 1 plus the largest target by this factor.
+MAX_SCORE_RATIO = 1e6
+STRATEGY_TABLE = np.array([*STREAM_STRATEGIES, *SLOT_STRATEGIES])
+# `dot8` computes the scores of all strategies at once, one per lane.
 assert STRATEGIES == LANES
 
 
 class MixingState(NamedTuple):
-    """What is known of the candidates' losses.
+    """Losses of the K candidates so far, and the resulting mixture weights.
 
-    whole: [strategies of the whole stream, K] faded sums of losses; own: [slots, strategies of a slot, K].
-    top: [strategies]. rows: [slots] rows learnt from. gauge: rows learnt from in all; the mean loss of the
-        mixture, and its weight; the largest target so far.
-    weights: [K, strategies] those in force; shares: [strategies].
-    loss: [slots, K + 1] all losses summed, the mixture's last; weight: [slots] of these rows.
-    lost: [blocks, 3] of the mixture in each block of the schedule: rows, losses, losses squared.
-    early_whole, early_own, early_top, early_mean: the sums and the mean loss as of dawn, where weights are to
-        be of then; else empty.
-    place: the slot and visit that weights are for, rows since they were computed, and the last dawn.
+    whole: [stream strategies, K] decayed sums of losses, relative to the mixture's, over the entire stream.
+    own: [slots, slot strategies, K] the same over each slot. top: [strategies] the same of the strategies.
+    rows: [slots] number of rows recorded, each counted as many times as it represents rows.
+    gauge: [4] the same in all slots; decayed mean loss of the mixture, and its total weight; largest absolute
+        target so far.
+    weights: [K, strategies] current weights of candidates. shares: [strategies] those of strategies.
+    loss: [slots, K + 1] weighted sums of losses, with the mixture last. weight: [slots] weight of these rows.
+    lost: [blocks, 3] of the mixture, by block of the schedule: weighted rows, losses and squared losses.
+    early_whole, early_own, early_top, early_mean: `whole`, `own`, `top` and the mean loss at the last freeze
+        time, in the walk-forward protocol; empty in the progressive one.
+    place: [4] slot and visit for which weights were computed, rows since then, last freeze time.
     """
 
     whole: Array
@@ -75,24 +78,34 @@ class MixingState(NamedTuple):
 
 
 class MixingRows(NamedTuple):
-    """What a choice is told of rows: when they come, what they are, and for how many each stands."""
+    """Scored rows, without features, one array entry per row.
+
+    slot, visit, block: slot, number of the visit, block of the schedule. clock: arrival time.
+    frozen_at: freeze time, that is when the models that predict the row in the walk-forward protocol were
+        last updated. Both times in microseconds.
+    target, weight: encoded label and weight.
+    stands: number of stream rows that a scored row represents, more than 1 if rows are subsampled.
+    """
 
     slot: Array
     visit: Array
     clock: Array
-    dawn: Array
+    frozen_at: Array
     target: Array
     weight: Array
     block: Array
     stands: Array
 
 
-def no_bets(slots: int, blocks: int, candidates: int, *, at_dawn: bool) -> MixingState:
-    """Nothing is known yet. at_dawn: weights stay as they are from one dawn to the next."""
-    then = int(at_dawn)
+def new_mixing_state(slots: int, blocks: int, candidates: int, *, walk_forward: bool) -> MixingState:
+    """Return the state before any label is known, with equal weights.
+
+    walk_forward: weights use only the losses known at the last freeze time.
+    """
+    early = int(walk_forward)
     return MixingState(
-        np.zeros((len(WHOLE), candidates), np.float32),
-        np.zeros((slots, len(OWN), candidates), np.float32),
+        np.zeros((len(STREAM_STRATEGIES), candidates), np.float32),
+        np.zeros((slots, len(SLOT_STRATEGIES), candidates), np.float32),
         np.zeros(STRATEGIES, np.float32),
         np.zeros(slots),
         np.zeros(4),
@@ -101,17 +114,17 @@ def no_bets(slots: int, blocks: int, candidates: int, *, at_dawn: bool) -> Mixin
         np.zeros((slots, candidates + 1)),
         np.zeros(slots),
         np.zeros((blocks, 3)),
-        np.zeros((then * len(WHOLE), candidates), np.float32),
-        np.zeros((then * slots, len(OWN), candidates), np.float32),
-        np.zeros(then * STRATEGIES, np.float32),
-        np.zeros(then),
+        np.zeros((early * len(STREAM_STRATEGIES), candidates), np.float32),
+        np.zeros((early * slots, len(SLOT_STRATEGIES), candidates), np.float32),
+        np.zeros(early * STRATEGIES, np.float32),
+        np.zeros(early),
         np.array([-1, -1, 0, -(2**62)]),
     )
 
 
 @jit
 def unit(code: Any, mean: Any) -> Any:
-    """What a loss is divided by to be a negative log likelihood."""
+    """Return the divisor that scales a loss to a negative log-likelihood. mean: the mixture's mean loss."""
     if code in (LOGISTIC, SOFTMAX) or mean <= 0.0:
         return 1.0
     return 2.0 * mean if code == SQUARED else mean
@@ -119,12 +132,12 @@ def unit(code: Any, mean: Any) -> Any:
 
 @jit
 def weigh(sums: Any, rate: Any, spare: Any, out: Any) -> Any:
-    """out = exp(-rate * sums), made to sum to one. `spare` is room for as many numbers."""
-    least, times = sums[0], np.float32(-rate)
+    """Set out = exp(-rate * sums), normalized to sum to one. spare: scratch of the same length."""
+    smallest, times = sums[0], np.float32(-rate)
     for k in range(len(sums)):
-        least = min(least, sums[k])
+        smallest = min(smallest, sums[k])
     for k in range(len(sums)):
-        spare[k] = decay(times * (sums[k] - least))
+        spare[k] = decay(times * (sums[k] - smallest))
     total = np.float32(0.0)
     for k in range(len(sums)):
         total += spare[k]
@@ -133,170 +146,190 @@ def weigh(sums: Any, rate: Any, spare: Any, out: Any) -> Any:
 
 
 @jit
-def weigh_all(bets: MixingState, slot: Any, code: Any) -> Any:
-    """Compute the weights in force in a slot anew."""
-    at_dawn = len(bets.early_top) > 0
-    scale = unit(code, bets.early_mean[0] if at_dawn else bets.gauge[1])
-    spare = np.empty(len(bets.weights), np.float32)
-    whole = bets.early_whole if at_dawn else bets.whole
-    own = bets.early_own if at_dawn else bets.own
-    for s in range(len(TABLE)):
-        sums = whole[s] if s < len(whole) else own[slot, s - len(whole)]
-        weigh(sums, TABLE[s, 2] / scale, spare, bets.weights[:, s])
-    weigh(bets.early_top if at_dawn else bets.top, TOP[2] / scale, spare, bets.shares)
-    bets.place[0] = slot
-    bets.place[2] = 0
+def weigh_all(state: MixingState, slot: Any, code: Any) -> Any:
+    """Recompute the current weights for a slot."""
+    walk_forward = len(state.early_top) > 0
+    scale = unit(code, state.early_mean[0] if walk_forward else state.gauge[1])
+    spare = np.empty(len(state.weights), np.float32)
+    stream_sums = state.early_whole if walk_forward else state.whole
+    slot_sums = state.early_own if walk_forward else state.own
+    for s in range(len(STRATEGY_TABLE)):
+        sums = stream_sums[s] if s < len(stream_sums) else slot_sums[slot, s - len(stream_sums)]
+        weigh(sums, STRATEGY_TABLE[s, 2] / scale, spare, state.weights[:, s])
+    weigh(state.early_top if walk_forward else state.top, META_STRATEGY[2] / scale, spare, state.shares)
+    state.place[0] = slot
+    state.place[2] = 0
 
 
 @jit
-def fade(half_life: Any, share: Any, rows: Any, count: Any) -> Any:
-    """By how much losses fade with so many rows."""
+def fading_factor(half_life: Any, share: Any, rows: Any, count: Any) -> Any:
+    """Return the factor by which older losses decay after `count` more rows.
+
+    half_life: in rows. share: share of the `rows` so far that is added to the half-life.
+    """
     return 2.0 ** (-count / (half_life + share * rows))
 
 
 @jit
 def fade_and_add(sums: Any, keep: Any, weight: Any, value: Any, mixed: Any) -> Any:
-    """Fade sums, and add what each candidate lost more than the mixture."""
+    """Decay the sums by `keep`, then add each candidate's loss in excess of the mixture's, times `weight`."""
     for k in range(len(value)):
         sums[k] = keep * sums[k] + weight * (value[k] - mixed)
 
 
 @jit
-def learn_losses(
-    bets: MixingState, slot: Any, value: Any, bet: Any, mixed: Any, weight: Any, stands: Any
+def add_losses(
+    state: MixingState, slot: Any, value: Any, strategy_value: Any, mixed: Any, weight: Any, represents: Any
 ) -> Any:
-    """The label of a row is known: value [K] and bet [strategies] are its losses, and that of the mixture.
+    """Add the losses of one row to all sums.
 
-    stands: for how many rows it was asked. Sums are of differences to the mixture: so single precision does,
-    however long the stream.
+    value: [K] losses of candidates. strategy_value: [strategies] losses of strategies.
+    mixed: loss of the mixture.
+    represents: number of rows that this one represents. The sums hold differences to the mixture's loss, so
+    single precision suffices however long the stream is.
     """
-    whole, own = bets.whole, bets.own
-    times = weight * np.float32(stands)
-    for s in range(len(whole)):
-        keep = np.float32(fade(TABLE[s, 0], TABLE[s, 1], bets.gauge[0], stands))
-        fade_and_add(whole[s], keep, times, value, mixed)
-    for s in range(own.shape[1]):
-        at = len(whole) + s
-        keep = np.float32(fade(TABLE[at, 0], TABLE[at, 1], bets.rows[slot], stands))
-        fade_and_add(own[slot, s], keep, times, value, mixed)
-    keep = np.float32(fade(TOP[0], TOP[1], bets.gauge[0], stands))
-    fade_and_add(bets.top, keep, times, bet, mixed)
-    bets.gauge[0] += stands
-    bets.rows[slot] += stands
-    bets.gauge[2] = keep * bets.gauge[2] + times
-    if bets.gauge[2] > 0.0:
-        bets.gauge[1] += times / bets.gauge[2] * (mixed - bets.gauge[1])
-    bets.place[2] += 1
+    stream_sums, slot_sums = state.whole, state.own
+    times = weight * np.float32(represents)
+    for s in range(len(stream_sums)):
+        half_life, share = STRATEGY_TABLE[s, 0], STRATEGY_TABLE[s, 1]
+        keep = np.float32(fading_factor(half_life, share, state.gauge[0], represents))
+        fade_and_add(stream_sums[s], keep, times, value, mixed)
+    for s in range(slot_sums.shape[1]):
+        strategy = len(stream_sums) + s
+        half_life, share = STRATEGY_TABLE[strategy, 0], STRATEGY_TABLE[strategy, 1]
+        keep = np.float32(fading_factor(half_life, share, state.rows[slot], represents))
+        fade_and_add(slot_sums[slot, s], keep, times, value, mixed)
+    keep = np.float32(fading_factor(META_STRATEGY[0], META_STRATEGY[1], state.gauge[0], represents))
+    fade_and_add(state.top, keep, times, strategy_value, mixed)
+    state.gauge[0] += represents
+    state.rows[slot] += represents
+    state.gauge[2] = keep * state.gauge[2] + times
+    if state.gauge[2] > 0.0:
+        state.gauge[1] += times / state.gauge[2] * (mixed - state.gauge[1])
+    state.place[2] += 1
     count = len(value)
     for k in range(count):
-        bets.loss[slot, k] += weight * value[k]
-    bets.loss[slot, count] += weight * mixed
-    bets.weight[slot] += weight
+        state.loss[slot, k] += weight * value[k]
+    state.loss[slot, count] += weight * mixed
+    state.weight[slot] += weight
 
 
 @jit
-def mix(bets: MixingState, score: Any, outputs: Any, numbers: Any, spare: Any, bet: Any, auto: Any) -> Any:
-    """bet[s * C + c] = the score of each strategy, auto[c] = that of all. numbers: 0 to K-1."""
-    weights, shares = bets.weights.ravel(), bets.shares
-    own, part = spare
+def mix(
+    state: MixingState, score: Any, outputs: Any, numbers: Any, spare: Any, strategy_score: Any, auto: Any
+) -> Any:
+    """Mix the candidates' scores of one row.
+
+    Sets strategy_score[s * C + c] to the score of strategy s, and auto[c] to that of the mixture.
+    numbers: [K] 0 to K - 1, the column indices for `dot8`. spare: scratch of K and of STRATEGIES numbers.
+    """
+    weights, shares = state.weights.ravel(), state.shares
+    output_scores, part = spare
     for c in range(outputs):
         for k in range(len(numbers)):
-            own[k] = score[k * outputs + c]
-        dot8(weights, 0, STRATEGIES, numbers, own, 0, len(numbers), part)
+            output_scores[k] = score[k * outputs + c]
+        dot8(weights, 0, STRATEGIES, numbers, output_scores, 0, len(numbers), part)
         auto[c] = np.float32(0.0)
         for s in range(STRATEGIES):
-            bet[s * outputs + c] = part[s]
+            strategy_score[s * outputs + c] = part[s]
             auto[c] += shares[s] * part[s]
 
 
 @jit
-def tame(score: Any, most: Any) -> Any:
-    """A score that is no number, or absurd, says nothing. most: the largest target so far."""
-    limit = np.float32(ABSURD * (1.0 + most))
+def zero_invalid_scores(score: Any, largest_target: Any) -> Any:
+    """Set scores to 0 that are NaN, infinite, or far beyond the largest absolute target so far."""
+    limit = np.float32(MAX_SCORE_RATIO * (1.0 + largest_target))
     for k in range(len(score)):
         if not abs(score[k]) < limit:
             score[k] = np.float32(0.0)
 
 
 @jit
-def choose(bets: MixingState, plan: Any, rows: Any, span: Any, delay: Any, scores: Any, work: Any) -> Any:
-    """Mix the scores of rows from span[1] on, and learn losses of rows from span[0] on as labels are known.
+def choose(state: MixingState, plan: Any, rows: Any, span: Any, delay: Any, scores: Any, work: Any) -> Any:
+    """Mix the scores of the rows from span[1] on, and record losses from span[0] on as labels become known.
 
-    rows: as `Told` has them. scores: (all [rows, K * C], strategies
-    [rows, S * C], mixed [rows, C]), those before span[1] as they were when predicted. Returns how many rows
-    are learnt from.
+    rows: the fields of `MixingRows`. delay: of labels, in microseconds.
+    scores: (candidates [rows, K * C], strategies [rows, S * C], mixture [rows, C]); before span[1] they are
+        inputs, as predicted earlier; from there on, strategies and mixture are outputs.
+    Returns the number of rows whose losses are recorded, counted from the first.
     """
     code, _, outputs = plan
-    slot, visit, clock, dawn, target, weight, block, stands = rows
-    score, bet, auto = scores
-    at_dawn = len(bets.early_top) > 0
-    count = len(bets.weights)
+    slot, visit, clock, frozen_at, target, weight, block, represents = rows
+    score, strategy_score, auto = scores
+    walk_forward = len(state.early_top) > 0
+    count = len(state.weights)
     numbers = np.arange(count).astype(np.uint32)
     spare = np.empty(count, np.float32), np.empty(STRATEGIES, np.float32)
-    learnt = span[0]
+    known = span[0]
     for row in range(span[1], len(clock)):
-        if at_dawn and dawn[row] != bets.place[3]:
-            while learnt < row and clock[learnt] + delay < dawn[row]:
-                know(bets, plan, (slot, target, weight, block, stands), scores, learnt, work)
-                learnt += 1
-            bets.early_whole[:] = bets.whole
-            bets.early_own[:] = bets.own
-            bets.early_top[:] = bets.top
-            bets.early_mean[0] = bets.gauge[1]
-            bets.place[3] = dawn[row]
-        while learnt < row and clock[learnt] + delay < clock[row]:
-            know(bets, plan, (slot, target, weight, block, stands), scores, learnt, work)
-            learnt += 1
-        often = not at_dawn and bets.place[2] >= OFTEN
-        if visit[row] != bets.place[1] or slot[row] != bets.place[0] or often:
-            weigh_all(bets, slot[row], code)
-            bets.place[1] = visit[row]
-        tame(score[row], bets.gauge[3])
-        mix(bets, score[row], outputs, numbers, spare, bet[row], auto[row])
-    return learnt
+        if walk_forward and frozen_at[row] != state.place[3]:
+            while known < row and clock[known] + delay < frozen_at[row]:
+                record_losses(state, plan, (slot, target, weight, block, represents), scores, known, work)
+                known += 1
+            state.early_whole[:] = state.whole
+            state.early_own[:] = state.own
+            state.early_top[:] = state.top
+            state.early_mean[0] = state.gauge[1]
+            state.place[3] = frozen_at[row]
+        while known < row and clock[known] + delay < clock[row]:
+            record_losses(state, plan, (slot, target, weight, block, represents), scores, known, work)
+            known += 1
+        outdated = not walk_forward and state.place[2] >= REWEIGHT_EVERY_ROWS
+        if visit[row] != state.place[1] or slot[row] != state.place[0] or outdated:
+            weigh_all(state, slot[row], code)
+            state.place[1] = visit[row]
+        zero_invalid_scores(score[row], state.gauge[3])
+        mix(state, score[row], outputs, numbers, spare, strategy_score[row], auto[row])
+    return known
 
 
 @jit
-def know(bets: MixingState, plan: Any, rows: Any, scores: Any, row: Any, work: Any) -> Any:
-    """The label of a row is known now."""
+def record_losses(state: MixingState, plan: Any, rows: Any, scores: Any, row: Any, work: Any) -> Any:
+    """Compute and record the losses of one row whose label has become known."""
     code, level, outputs = plan
-    slot, target, weight, block, stands = rows
-    score, bet, auto = scores
-    slope, value, repeated, bet_value, auto_value = work
+    slot, target, weight, block, represents = rows
+    score, strategy_score, auto = scores
+    slope, value, repeated, strategy_value, auto_value = work
     if weight[row] == 0.0:
         return
     count = score.shape[1] // outputs
-    bets.gauge[3] = max(bets.gauge[3], abs(target[row]))
+    state.gauge[3] = max(state.gauge[3], abs(target[row]))
     losses(code, level, outputs, score[row], target[row], slope, value, repeated)
-    losses(code, level, outputs, bet[row], target[row], slope, bet_value, repeated)
+    losses(code, level, outputs, strategy_score[row], target[row], slope, strategy_value, repeated)
     losses(code, level, outputs, auto[row], target[row], slope, auto_value, repeated)
-    learn_losses(
-        bets, slot[row], value[:count], bet_value[:STRATEGIES], auto_value[0], weight[row], stands[row]
+    add_losses(
+        state,
+        slot[row],
+        value[:count],
+        strategy_value[:STRATEGIES],
+        auto_value[0],
+        weight[row],
+        represents[row],
     )
-    lost = np.float64(auto_value[0])
-    bets.lost[block[row], 0] += weight[row]
-    bets.lost[block[row], 1] += weight[row] * lost
-    bets.lost[block[row], 2] += weight[row] * lost * lost
+    mixture_loss = np.float64(auto_value[0])
+    state.lost[block[row], 0] += weight[row]
+    state.lost[block[row], 1] += weight[row] * mixture_loss
+    state.lost[block[row], 2] += weight[row] * mixture_loss * mixture_loss
 
 
 @jit
-def know_rest(bets: MixingState, plan: Any, rows: Any, first: Any, scores: Any, work: Any) -> Any:
-    """The labels of all rows that wait, when none will follow."""
-    slot, _, clock, _, target, weight, block, stands = rows
+def record_remaining(state: MixingState, plan: Any, rows: Any, first: Any, scores: Any, work: Any) -> Any:
+    """Record the losses of all remaining rows at the end of the stream."""
+    slot, _, clock, _, target, weight, block, represents = rows
     for row in range(first, len(clock)):
-        know(bets, plan, (slot, target, weight, block, stands), scores, row, work)
+        record_losses(state, plan, (slot, target, weight, block, represents), scores, row, work)
 
 
 @jit
-def weights_in(bets: MixingState, slot: Any, code: Any, out: Any) -> Any:
-    """out[k] = the weight of every candidate in a slot, by all that is known."""
-    scale = unit(code, bets.gauge[1])
+def weights_in(state: MixingState, slot: Any, code: Any, out: Any) -> Any:
+    """Set out[k] to the weight of candidate k in a slot, from all losses recorded so far."""
+    scale = unit(code, state.gauge[1])
     spare, weights = np.empty(len(out), np.float32), np.empty(len(out), np.float32)
-    shares, few = np.empty(STRATEGIES, np.float32), np.empty(STRATEGIES, np.float32)
-    weigh(bets.top, TOP[2] / scale, few, shares)
+    shares, spare_shares = np.empty(STRATEGIES, np.float32), np.empty(STRATEGIES, np.float32)
+    weigh(state.top, META_STRATEGY[2] / scale, spare_shares, shares)
     out[:] = 0.0
     for s in range(STRATEGIES):
-        sums = bets.whole[s] if s < len(bets.whole) else bets.own[slot, s - len(bets.whole)]
-        weigh(sums, TABLE[s, 2] / scale, spare, weights)
+        sums = state.whole[s] if s < len(state.whole) else state.own[slot, s - len(state.whole)]
+        weigh(sums, STRATEGY_TABLE[s, 2] / scale, spare, weights)
         for k in range(len(out)):
             out[k] += shares[s] * weights[k]

@@ -1,4 +1,4 @@
-"""Compiled code of the data sets."""
+"""Compiled (Numba) functions of the datasets package."""
 
 from typing import TYPE_CHECKING
 

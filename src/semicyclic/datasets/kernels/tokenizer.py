@@ -1,9 +1,9 @@
-r"""Tokenizer: from the bytes of Sentiment140's CSV to word numbers, in one pass.
+r"""Tokenizer: converts the bytes of Sentiment140's CSV to word numbers in one pass.
 
-The file is Sentiment140's: latin-1, six columns (target, id, date, flag, user, text). A byte is
-a character, so a table of 256 entries says what Python's `re` says of each. The text becomes
-tokens by three rules in this order (SPEC H1): "http://" and "https://" are replaced by "URI ";
-of a run of three or more equal characters two stay; a token is one of `[\w']+|[.,!?;]`.
+The file is latin-1 with six columns (target, id, date, flag, user, text). A byte is a character, so a
+table of 256 entries gives the class that Python's `re` assigns to each. The text is split into tokens by
+three rules in this order (SPEC H1): "http://" and "https://" are replaced by "URI "; a run of three or
+more equal characters is shortened to two; a token matches `[\w']+|[.,!?;]`.
 """
 
 import re
@@ -15,7 +15,7 @@ from semicyclic.jit import jit
 
 COLUMNS = 6
 TEXT = 5
-# What a byte is to the token rule.
+# Class of each byte in the token rule.
 BREAK, WORD, MARK = 0, 1, 2
 KIND = np.array(
     [
@@ -27,31 +27,31 @@ KIND = np.array(
 URI = np.frombuffer(b"URI ", np.uint8)
 SCHEME = np.frombuffer(b"http://", np.uint8)
 QUOTE, COMMA, NEWLINE, RETURN, S = (np.uint8(ord(sign)) for sign in '",\n\rs')
-# "Mon Apr 06 22:19:45 PDT 2009": the places of its digits and of its fixed signs.
-DATE = 28
+# Number of characters of a date, such as "Mon Apr 06 22:19:45 PDT 2009".
+DATE_LENGTH = 28
 DAYS = np.frombuffer(b"MonTueWedThuFriSatSun", np.uint8)
 MONTHS = np.frombuffer(b"JanFebMarAprMayJunJulAugSepOctNovDec", np.uint8)
-LENGTHS = np.array([31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
+DAYS_PER_MONTH = np.array([31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 ZONES = np.frombuffer(b"PDTPST", np.uint8)
-# What may be wrong with a row; FULL is not the row's fault but asks for more room.
+# Status of a row: the error, if any. FULL is not an error of the row: the buffers need more space.
 FINE, COLUMN_COUNT, LABEL, WHEN, OPEN_QUOTE, TOO_LONG, FULL = range(7)
 
-# A slot of the table of tokens holds a number and a length in one integer; none yet is EMPTY.
+# A slot of the token table packs the number and length of a token in one integer; EMPTY if unused.
 LENGTH_BITS, LENGTH = np.uint64(20), np.uint64(2**20 - 1)
 EMPTY = np.uint64(2**64 - 1)
-# So many letters fit into a key.
-SHORT = np.uint64(8)
+# Number of letters that fit in a key.
+MAX_KEY_LETTERS = np.uint64(8)
 FNV_PRIME, SPREAD = np.uint64(1099511628211), np.uint64(0x9E3779B97F4A7C15)
-# The longest text a row may have; tweets have 140 characters.
-LONGEST = 1 << 16
+# Maximum size of a text, including a small margin; tweets have 140 characters.
+MAX_TEXT_BYTES = 1 << 16
 
 
 @jit
-def _field(data: Any, at: Any, end: Any, bound: Any) -> Any:
-    """Where a field ends; -1 if the data end inside quotes. Its bounds: where it begins, and its
-    closing quote, or -1 if it has none.
+def _find_field_end(data: Any, at: Any, end: Any, bound: Any) -> Any:
+    """Return the end of a field, or -1 if the data end inside quotes.
 
-    As Python's csv has it: after a closing quote the rest up to the comma belongs to the field.
+    bound: output, the start of the field and the position of its closing quote (-1 if it has none).
+    As in Python's csv module, characters between a closing quote and the comma belong to the field.
     """
     first = at
     close = -1
@@ -75,16 +75,16 @@ def _field(data: Any, at: Any, end: Any, bound: Any) -> Any:
 
 
 @jit
-def _number(data: Any, at: Any) -> Any:
-    """Two digits as a number; a large one where they are none."""
+def _parse_two_digits(data: Any, at: Any) -> Any:
+    """Parse two digits; returns 1000 if they are not digits."""
     tens = np.int64(data[at]) - 48
     ones = np.int64(data[at + 1]) - 48
     return 10 * tens + ones if 0 <= tens <= 9 and 0 <= ones <= 9 else 1000
 
 
 @jit
-def _name(data: Any, at: Any, names: Any) -> Any:
-    """Which of the three-letter names stands here; -1 for none."""
+def _find_name(data: Any, at: Any, names: Any) -> Any:
+    """Return the index of the three-letter name at this position, or -1 if there is none."""
     for k in range(len(names) // 3):
         if data[at] == names[3 * k] and data[at + 1] == names[3 * k + 1] and data[at + 2] == names[3 * k + 2]:
             return k
@@ -93,22 +93,30 @@ def _name(data: Any, at: Any, names: Any) -> Any:
 
 @jit
 def second_of_day(data: Any, at: Any, end: Any) -> Any:
-    """The second of the day, by the clock that wrote the date; -1 if it is none."""
-    if end - at != DATE or data[at + 13] != 58 or data[at + 16] != 58:
+    """Return the second of the day of a date, in its local time, or -1 if the date is invalid."""
+    if end - at != DATE_LENGTH or data[at + 13] != 58 or data[at + 16] != 58:
         return -1
     for gap in (3, 7, 10, 19, 23):
         if data[at + gap] != 32:
             return -1
-    month = _name(data, at + 4, MONTHS)
-    day, century, year = _number(data, at + 8), _number(data, at + 24), _number(data, at + 26)
-    hour, minute, second = _number(data, at + 11), _number(data, at + 14), _number(data, at + 17)
-    if _name(data, at, DAYS) < 0 or month < 0 or _name(data, at + 20, ZONES) < 0:
+    month = _find_name(data, at + 4, MONTHS)
+    day, century, year = (
+        _parse_two_digits(data, at + 8),
+        _parse_two_digits(data, at + 24),
+        _parse_two_digits(data, at + 26),
+    )
+    hour, minute, second = (
+        _parse_two_digits(data, at + 11),
+        _parse_two_digits(data, at + 14),
+        _parse_two_digits(data, at + 17),
+    )
+    if _find_name(data, at, DAYS) < 0 or month < 0 or _find_name(data, at + 20, ZONES) < 0:
         return -1
     if century > 99 or year > 99 or century + year == 0:
         return -1
     year += 100 * century
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    if day < 1 or day > LENGTHS[month] or (month == 1 and day == 29 and not leap):
+    if day < 1 or day > DAYS_PER_MONTH[month] or (month == 1 and day == 29 and not leap):
         return -1
     if hour > 23 or minute > 59 or second > 59:
         return -1
@@ -117,7 +125,7 @@ def second_of_day(data: Any, at: Any, end: Any) -> Any:
 
 @jit
 def _unquote(data: Any, first: Any, close: Any, end: Any, out: Any) -> Any:
-    """A field in quotes and what follows them, without quotes that are not its own; its length."""
+    """Write a quoted field and the text after its closing quote, without the quoting; return its length."""
     length = 0
     p = first
     while p < close:
@@ -132,9 +140,9 @@ def _unquote(data: Any, first: Any, close: Any, end: Any, out: Any) -> Any:
 
 @jit
 def _clean(data: Any, first: Any, end: Any, doubled: Any, text: Any) -> Any:
-    """Write a text without long runs and the schemes of URIs; its length.
+    """Write a text with long runs shortened and URI schemes replaced; return its length.
 
-    doubled: whether it stood in quotes, where a quote is written twice.
+    doubled: 1 if the field was quoted, so that each quote is written twice, else 0.
     """
     length = np.int64(0)
     p = first
@@ -144,7 +152,7 @@ def _clean(data: Any, first: Any, end: Any, doubled: Any, text: Any) -> Any:
         c = data[p]
         p += 1
         if c == QUOTE:
-            p += doubled  # the second of two
+            p += doubled  # skip the second quote
         elif c == SCHEME[0] and p + 6 <= end:
             k = 1
             while k < 4 and data[p + k - 1] == SCHEME[k]:
@@ -155,7 +163,7 @@ def _clean(data: Any, first: Any, end: Any, doubled: Any, text: Any) -> Any:
                     skip += 1
                 if skip + 3 <= end and data[skip] == 58 and data[skip + 1] == 47 and data[skip + 2] == 47:
                     p = skip + 3
-                    # A third "U" in a row is dropped like any other sign.
+                    # A third "U" in a row is dropped like any other character.
                     if previous != URI[0] or repeats < 1:
                         text[length] = URI[0]
                         length += 1
@@ -178,20 +186,22 @@ def _clean(data: Any, first: Any, end: Any, doubled: Any, text: Any) -> Any:
 
 
 @jit
-def _find(text: Any, low: Any, high: Any, key: Any, table: Any, letters: Any, starts: Any, used: Any) -> Any:
-    """The number of the token text[low:high], a new one if it was never seen.
+def _find_token(
+    text: Any, low: Any, high: Any, key: Any, table: Any, letters: Any, starts: Any, used: Any
+) -> Any:
+    """Return the number of the token text[low:high]; a new token gets the next number.
 
-    A slot of the table is (key, number and length). The key of a short token is its letters, so
-    that nothing else need be looked at; that of a longer one is a hash of them.
+    A slot of the table is (key, number and length). The key of a short token consists of its letters, so
+    comparing keys is enough; the key of a longer token is a hash.
     """
     length = high - low
     mask = np.uint64(len(table) - 1)
-    place = (key * SPREAD >> np.uint64(32)) & mask
-    while table[place, 1] != EMPTY:
-        held = table[place, 1]
-        if table[place, 0] == key and held & LENGTH == length:
-            number = held >> LENGTH_BITS
-            if length <= SHORT:
+    slot = (key * SPREAD >> np.uint64(32)) & mask
+    while table[slot, 1] != EMPTY:
+        packed = table[slot, 1]
+        if table[slot, 0] == key and packed & LENGTH == length:
+            number = packed >> LENGTH_BITS
+            if length <= MAX_KEY_LETTERS:
                 return number
             first = np.uint64(starts[number])
             k = np.uint64(0)
@@ -199,10 +209,10 @@ def _find(text: Any, low: Any, high: Any, key: Any, table: Any, letters: Any, st
                 k += np.uint64(1)
             if k == length:
                 return number
-        place = (place + np.uint64(1)) & mask
+        slot = (slot + np.uint64(1)) & mask
     number = np.uint64(used[0])
-    table[place, 0] = key
-    table[place, 1] = number << LENGTH_BITS | length
+    table[slot, 0] = key
+    table[slot, 1] = number << LENGTH_BITS | length
     first = np.uint64(starts[number])
     for j in range(length):
         letters[first + j] = text[low + j]
@@ -213,11 +223,11 @@ def _find(text: Any, low: Any, high: Any, key: Any, table: Any, letters: Any, st
 
 @jit
 def _tokenise(
-    text: Any, length: Any, spot: Any, table: Any, letters: Any, starts: Any, used: Any, out: Any, at: Any
+    text: Any, length: Any, spans: Any, table: Any, letters: Any, starts: Any, used: Any, out: Any, at: Any
 ) -> Any:
-    """Write the numbers of a text's tokens to `out` from `at` on; where they end.
+    """Write the token numbers of a text to `out`, starting at `at`; return the end position.
 
-    First all keys, then all look-ups: these wait for memory, and so wait together.
+    All keys are computed before the lookups, so that the memory latencies of the lookups overlap.
     """
     one, end = np.uint64(1), np.uint64(length)
     p = np.uint64(0)
@@ -234,31 +244,31 @@ def _tokenise(
             while p < end and KIND[text[p]] == WORD:
                 c = text[p]
                 p += one
-                if p - low <= SHORT:
+                if p - low <= MAX_KEY_LETTERS:
                     key = key << np.uint64(8) | np.uint64(c)
                 else:
                     key = (key ^ np.uint64(c)) * FNV_PRIME
-        spot[tokens, 0] = low
-        spot[tokens, 1] = p
-        spot[tokens, 2] = key
+        spans[tokens, 0] = low
+        spans[tokens, 1] = p
+        spans[tokens, 2] = key
         tokens += one
     mask = np.uint64(len(table) - 1)
     first = np.uint64(at)
     for k in range(tokens):
-        low, high, key = spot[k, 0], spot[k, 1], spot[k, 2]
-        place = (key * SPREAD >> np.uint64(32)) & mask
-        held = table[place, 1]
-        # A call costs more than most look-ups, which end here.
-        if table[place, 0] == key and held & LENGTH == high - low and high - low <= SHORT:
-            out[first + k] = held >> LENGTH_BITS
+        low, high, key = spans[k, 0], spans[k, 1], spans[k, 2]
+        slot = (key * SPREAD >> np.uint64(32)) & mask
+        packed = table[slot, 1]
+        # Most lookups end here; a function call would cost more.
+        if table[slot, 0] == key and packed & LENGTH == high - low and high - low <= MAX_KEY_LETTERS:
+            out[first + k] = packed >> LENGTH_BITS
         else:
-            out[first + k] = _find(text, low, high, key, table, letters, starts, used)
+            out[first + k] = _find_token(text, low, high, key, table, letters, starts, used)
     return at + np.int64(tokens)
 
 
 @jit
 def _inner_end(span: Any) -> Any:
-    """Where a field ends without its quotes; where it begins, if anything follows them."""
+    """Return the end of a field without its quotes, or its start if text follows the closing quote."""
     if span[1] < 0:
         return span[2]
     return span[1] if span[2] == span[1] + 1 else span[0]
@@ -268,16 +278,16 @@ def _inner_end(span: Any) -> Any:
 def read_rows(
     data: Any, start: Any, final: Any, columns: Any, words: Any, table: Any, pool: Any, used: Any
 ) -> Any:
-    """Read whole rows from data[start:]; the rest waits for more bytes unless these are the last.
+    """Read the complete rows of data[start:]; with `final`, the last row needs no line end.
 
-    columns: (label, second, begin) to be filled row by row, begin[r] being where the words of row
-    r start. Returns how many rows were read, where the next begins, and what stopped it, with
-    the span of bytes in question.
+    columns: output arrays (label, second, begin), begin[r] being the position of row r's first word in
+    `words`. Returns the number of rows read, the start of the next row, the status, two numbers for the
+    error message (usually a span of bytes), and the number of words.
     """
     label, second, begin = columns
     letters, starts = pool
-    text, plain = np.empty(LONGEST, np.uint8), np.empty(LONGEST, np.uint8)
-    spot = np.empty((LONGEST, 3), np.uint64)
+    text, plain = np.empty(MAX_TEXT_BYTES, np.uint8), np.empty(MAX_TEXT_BYTES, np.uint8)
+    token_spans = np.empty((MAX_TEXT_BYTES, 3), np.uint64)
     bound = np.zeros(2, np.int64)
     spans = np.zeros((COLUMNS, 3), np.int64)
     end = len(data)
@@ -287,15 +297,15 @@ def read_rows(
     begin[0] = 0
     while at < end and rows < len(label):
         if data[at] == NEWLINE or data[at] == RETURN:
-            at += 1  # the second half of a line's end, or an empty line
+            at += 1  # the second byte of a CRLF, or an empty line
             continue
         p = at
         column = 0
-        wrong = FINE
+        status = FINE
         while True:
-            stop = _field(data, p, end, bound)
+            stop = _find_field_end(data, p, end, bound)
             if stop < 0 or (stop >= end and not final):
-                wrong = OPEN_QUOTE if final else FULL
+                status = OPEN_QUOTE if final else FULL
                 break
             if column < COLUMNS:
                 spans[column, 0] = bound[0]
@@ -306,18 +316,18 @@ def read_rows(
             if p >= end or data[p] != COMMA:
                 break
             p += 1
-        if wrong == FULL:
+        if status == FULL:
             break
-        if wrong == OPEN_QUOTE:
+        if status == OPEN_QUOTE:
             return rows, at, OPEN_QUOTE, at, end, word
         if column != COLUMNS:
             return rows, at, COLUMN_COUNT, column, p, word
         size = spans[TEXT, 2] - spans[TEXT, 0] - (1 if spans[TEXT, 1] >= 0 else 0)
-        # A text of so many bytes has at most as many tokens, new ones even, and letters.
-        if size + 4 >= LONGEST:
-            return rows, at, TOO_LONG, size, LONGEST - 5, word
-        room = used[0] + size + 4 < len(table) // 2
-        if word + size + 4 > len(words) or not room or starts[used[0]] + size + 4 > len(letters):
+        # A text of `size` bytes has at most `size` tokens (possibly all new) and letters.
+        if size + 4 >= MAX_TEXT_BYTES:
+            return rows, at, TOO_LONG, size, MAX_TEXT_BYTES - 5, word
+        table_has_room = used[0] + size + 4 < len(table) // 2
+        if word + size + 4 > len(words) or not table_has_room or starts[used[0]] + size + 4 > len(letters):
             return rows, at, FULL, at, at, word
         low, high = spans[0, 0], _inner_end(spans[0])
         if high - low != 1 or (data[low] != 48 and data[low] != 52):
@@ -335,7 +345,7 @@ def read_rows(
             length = _clean(data, first, close, 1, text)
         else:
             length = _clean(plain, 0, _unquote(data, first, close, stop, plain), 0, text)
-        word = _tokenise(text, length, spot, table, letters, starts, used, words, word)
+        word = _tokenise(text, length, token_spans, table, letters, starts, used, words, word)
         rows += 1
         begin[rows] = word
         at = p
@@ -343,39 +353,39 @@ def read_rows(
 
 
 @jit
-def place_again(table: Any, wider: Any) -> Any:
-    """Put every token of a table where it belongs in a wider one."""
-    mask = np.uint64(len(wider) - 1)
+def rehash(table: Any, larger: Any) -> Any:
+    """Insert every token of a table into a larger, empty one."""
+    mask = np.uint64(len(larger) - 1)
     for k in range(len(table)):
         if table[k, 1] != EMPTY:
-            place = (table[k, 0] * SPREAD >> np.uint64(32)) & mask
-            while wider[place, 1] != EMPTY:
-                place = (place + np.uint64(1)) & mask
-            wider[place, 0] = table[k, 0]
-            wider[place, 1] = table[k, 1]
+            slot = (table[k, 0] * SPREAD >> np.uint64(32)) & mask
+            while larger[slot, 1] != EMPTY:
+                slot = (slot + np.uint64(1)) & mask
+            larger[slot, 0] = table[k, 0]
+            larger[slot, 1] = table[k, 1]
 
 
 @jit
 def bags(words: Any, begin: Any, rank: Any, cap: Any, cells: Any) -> Any:
-    """Bags of the ranked words of each row, counts capped; how many cells they have.
+    """Write the bag of words of each row, with counts capped at `cap`; return the number of cells.
 
-    rank: the column of each word, -1 for those left out. cells: (start, column, count).
+    rank: column of each word, -1 for words that are left out. cells: output arrays (start, column, count).
     """
     start, column, count = cells
-    where = np.full(rank.max() + 1, -1, np.int64)
+    last_cell = np.full(rank.max() + 1, -1, np.int64)
     at = np.int64(0)
     start[0] = 0
     for r in range(len(begin) - 1):
         for k in range(begin[r], begin[r + 1]):
-            each = rank[words[k]]
-            if each < 0:
+            word_column = rank[words[k]]
+            if word_column < 0:
                 continue
-            place = where[each]
-            if place >= start[r]:
-                count[place] = min(count[place] + 1, cap)
+            cell = last_cell[word_column]
+            if cell >= start[r]:
+                count[cell] = min(count[cell] + 1, cap)
             else:
-                where[each] = at
-                column[at] = each
+                last_cell[word_column] = at
+                column[at] = word_column
                 count[at] = 1
                 at += 1
         start[r + 1] = at

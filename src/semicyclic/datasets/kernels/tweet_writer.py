@@ -1,4 +1,4 @@
-"""Writer of the synthetic tweets as bytes."""
+"""Writer of synthetic tweets as CSV bytes."""
 
 from typing import Any
 
@@ -6,62 +6,63 @@ import numpy as np
 
 from semicyclic.jit import jit
 
-NAMES = np.frombuffer(b"SatSunMonTueWedThuFri", np.uint8)
+DAY_NAMES = np.frombuffer(b"SatSunMonTueWedThuFri", np.uint8)
 MONTHS = np.frombuffer(b"AprMayJun", np.uint8)
-LENGTHS = np.array([30, 31, 30])
-# Saturday, 4 April 2009, is the first of 80 days.
-FIRST_DAY, SPAN = 4, 80
+DAYS_PER_MONTH = np.array([30, 31, 30])
+# The rows cover 80 days, starting on Saturday, 4 April 2009.
+FIRST_DAY, SPAN_DAYS = 4, 80
 HEAD = np.frombuffer(b'","', np.uint8)
 FLAG = np.frombuffer(b'","NO_QUERY","user', np.uint8)
 LINK = np.frombuffer(b"http://bit.ly/", np.uint8)
 USERS = 660_000
-# Of 2**32: how often a row is neutral, begins with a name, ends in a link; a word is drawn out.
+# Probabilities, times 2**32, that a row is neutral, starts with a name or ends in a link, and that a word is
+# drawn out.
 NEUTRAL, NAMED, LINKED, DRAWN_OUT = (np.uint64(share * 2**32) for share in (0.15, 1 / 12, 1 / 25, 1 / 50))
 
 
 @jit
 def alias(shares: Any) -> Any:
-    """Vose's alias tables: draw k uniformly, keep it with chance[k] / 2^32, else take other[k]."""
+    """Vose alias tables: draw k uniformly, keep it with probability chance[k] / 2^32, else take other[k]."""
     chance = np.empty(shares.shape, np.uint32)
     other = np.empty(shares.shape, np.uint16)
     size = shares.shape[1]
-    left = np.empty(size)
+    weight = np.empty(size)
     small, large = np.empty(size, np.int64), np.empty(size, np.int64)
     for table in range(len(shares)):
-        few, many = 0, 0
+        small_count, large_count = 0, 0
         total = shares[table].sum()
         for k in range(size):
-            left[k] = shares[table, k] * size / total
-            if left[k] < 1.0:
-                small[few] = k
-                few += 1
+            weight[k] = shares[table, k] * size / total
+            if weight[k] < 1.0:
+                small[small_count] = k
+                small_count += 1
             else:
-                large[many] = k
-                many += 1
-        while few > 0 and many > 0:
-            few -= 1
-            one, most = small[few], large[many - 1]
-            chance[table, one] = np.uint32(left[one] * 4294967295.0)
-            other[table, one] = most
-            left[most] -= 1.0 - left[one]
-            if left[most] < 1.0:
-                many -= 1
-                small[few] = most
-                few += 1
-        while many > 0:
-            many -= 1
-            chance[table, large[many]] = np.uint32(4294967295)
-            other[table, large[many]] = large[many]
-        while few > 0:
-            few -= 1
-            chance[table, small[few]] = np.uint32(4294967295)
-            other[table, small[few]] = small[few]
+                large[large_count] = k
+                large_count += 1
+        while small_count > 0 and large_count > 0:
+            small_count -= 1
+            receiver, donor = small[small_count], large[large_count - 1]
+            chance[table, receiver] = np.uint32(weight[receiver] * 4294967295.0)
+            other[table, receiver] = donor
+            weight[donor] -= 1.0 - weight[receiver]
+            if weight[donor] < 1.0:
+                large_count -= 1
+                small[small_count] = donor
+                small_count += 1
+        while large_count > 0:
+            large_count -= 1
+            chance[table, large[large_count]] = np.uint32(4294967295)
+            other[table, large[large_count]] = large[large_count]
+        while small_count > 0:
+            small_count -= 1
+            chance[table, small[small_count]] = np.uint32(4294967295)
+            other[table, small[small_count]] = small[small_count]
     return chance, other
 
 
 @jit
 def _next(state: Any) -> Any:
-    """Splitmix64: a row's numbers depend on the row alone, not on how rows are cut into parts."""
+    """Return the next SplitMix64 number; a row's numbers do not depend on how rows are split into parts."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -86,13 +87,13 @@ def _put_number(number: Any, digits: Any, out: Any, at: Any) -> Any:
 
 @jit
 def _put_date(day: Any, second: Any, out: Any, at: Any) -> Any:
-    """As Twitter wrote it: "Mon Apr 06 22:19:45 PDT 2009"."""
+    """Write a date in Twitter's format: "Mon Apr 06 22:19:45 PDT 2009"."""
     name, month, date = day % 7, 0, FIRST_DAY + day
-    while date > LENGTHS[month]:
-        date -= LENGTHS[month]
+    while date > DAYS_PER_MONTH[month]:
+        date -= DAYS_PER_MONTH[month]
         month += 1
     for k in range(3):
-        out[at + k] = NAMES[3 * name + k]
+        out[at + k] = DAY_NAMES[3 * name + k]
         out[at + 4 + k] = MONTHS[3 * month + k]
         out[at + 20 + k] = (80, 68, 84)[k]  # PDT
     for gap in (3, 7, 10, 19, 23):
@@ -113,8 +114,8 @@ def _put_words(state: Any, language: Any, table: Any, out: Any, at: Any) -> Any:
     count = np.int64(lengths[_next(state) >> np.uint64(48)])
     for w in range(count):
         draw = _next(state)
-        place = (draw >> np.uint64(32)) * size >> np.uint64(32)
-        word = np.int64(place)
+        index = (draw >> np.uint64(32)) * size >> np.uint64(32)
+        word = np.int64(index)
         if (draw & np.uint64(0xFFFFFFFF)) > np.uint64(chance[table, word]):
             word = np.int64(other[table, word])
         low, high = starts[word], starts[word + 1]
@@ -134,7 +135,7 @@ def _put_words(state: Any, language: Any, table: Any, out: Any, at: Any) -> Any:
 
 @jit
 def write_rows(seed: Any, rows: Any, language: Any, out: Any) -> Any:
-    """Write the rows first..last-1 of a file of so many; how many bytes they take."""
+    """Write rows first..last-1 of a file; rows is (first, last, total). Returns the number of bytes."""
     first, last, total = rows
     clock = language[4]
     half = total // 2
@@ -145,10 +146,12 @@ def write_rows(seed: Any, rows: Any, language: Any, out: Any) -> Any:
             0x8CB92BA72F3D8DD7
         )
         positive = row >= half
-        # The day, and how much of its rows lie before this one: by that much of its clock.
-        place = (row - half * positive + (_next(state) >> np.uint64(11)) / 9007199254740992.0) * SPAN / half
-        day = min(int(place), SPAN - 1)
-        second = np.searchsorted(clock[np.int64(positive)], min(place - day, 1.0), side="right") - 1
+        # The integer part is the day; the fraction is the share of the day's rows before this one.
+        days = (
+            (row - half * positive + (_next(state) >> np.uint64(11)) / 9007199254740992.0) * SPAN_DAYS / half
+        )
+        day = min(int(days), SPAN_DAYS - 1)
+        second = np.searchsorted(clock[np.int64(positive)], min(days - day, 1.0), side="right") - 1
         second = min(max(second, 0), 86399)
         out[at] = 34
         out[at + 1] = 52 if positive else 48

@@ -1,4 +1,4 @@
-"""Compiled code of the evaluation."""
+"""Compiled kernels of the evaluation."""
 
 from typing import TYPE_CHECKING
 

@@ -17,7 +17,7 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from semicyclic.adapters.flower import BlockClock, Chains, InProcessGrid, PluralisticStrategy, Selection
 from semicyclic.adapters.flower.serialization import decode, record
-from semicyclic.experiments.federated.fleet import START, Fleet, FleetSettings, make_fleet
+from semicyclic.experiments.federated.fleet import FIRST_DAY, Fleet, FleetSettings, make_fleet
 from semicyclic.experiments.federated.kernels.client_sgd import log_loss, loss_before, scores, train_weights
 from semicyclic.store.atomic import write_text
 from semicyclic.types import Array
@@ -28,35 +28,35 @@ client = ClientApp()
 server = ServerApp()
 
 
-def _mine(context: Context) -> tuple[Fleet, int]:
-    """The fleet this node belongs to, and its number in it."""
+def _fleet_and_device(context: Context) -> tuple[Fleet, int]:
+    """Return the fleet this node belongs to, and the number of its device."""
     world = make_fleet(FleetSettings.from_config(context.run_config))
     return world, int(context.node_config["partition-id"]) % world.population.devices
 
 
-def _number(message: Message) -> int:
-    told = message.content["config"]
-    assert isinstance(told, ConfigRecord)
-    return int(told["server-round"])  # type: ignore[arg-type]
+def _round_number(message: Message) -> int:
+    config = message.content["config"]
+    assert isinstance(config, ConfigRecord)
+    return int(config["server-round"])  # type: ignore[arg-type]
 
 
 def _weights(message: Message) -> Array:
     sent = message.content["arrays"]
     assert isinstance(sent, ArrayRecord)
-    # A copy: Numba takes long to recognise an array that may not be written to.
+    # Copy the array: Numba takes long to dispatch on a read-only one.
     return decode(sent[WEIGHTS]).copy()
 
 
 @client.train()
 def train(message: Message, context: Context) -> Message:
-    """Learn from the device's own rows, beginning with the weights that were sent."""
-    world, device = _mine(context)
+    """Train the received weights on the device's rows."""
+    world, device = _fleet_and_device(context)
     settings, population = world.settings, world.population
     weights = _weights(message)
-    number = _number(message)
+    number = _round_number(message)
     begin, end = int(population.first[device]), int(population.first[device + 1])
     cells = population.rows.indptr, population.rows.indices, population.rows.values
-    # The same rows for every model of a round, so that their losses can be compared.
+    # All models of a round train on the same rows, so their losses are comparable.
     draw = np.random.default_rng((settings.seed << 64) + (device << 32) + number)
     order = draw.integers(begin, end, (settings.local_steps, min(settings.batch_size, end - begin)))
     before = loss_before(cells, population.labels, weights, begin, end)
@@ -72,38 +72,38 @@ def train(message: Message, context: Context) -> Message:
 
 @client.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """How good the weights that were sent are on the device's own rows for validation."""
-    world, device = _mine(context)
+    """Evaluate the received weights on the device's validation rows."""
+    world, device = _fleet_and_device(context)
     population = world.population
     weights = _weights(message)
     begin, end = np.searchsorted(population.test_device, (device, device + 1))
     if begin == end:
-        raise ValueError(f"device {device} has no rows to validate with")
+        raise ValueError(f"device {device} has no validation rows")
     cells = population.test.indptr, population.test.indices, population.test.values
-    # Every second row; the others are for the comparison in the end.
+    # Every second row is for validation; the others are for the final comparison.
     score = scores(cells, weights, int(begin), int(end))[::2]
     truth = population.test_labels[begin:end:2]
-    right = float(np.mean((score > 0) == (truth > 0)))
+    accuracy = float(np.mean((score > 0) == (truth > 0)))
     loss = log_loss(score, truth)
-    metrics = MetricRecord({"num-examples": len(truth), "eval_loss": loss, "accuracy": right})
+    metrics = MetricRecord({"num-examples": len(truth), "eval_loss": loss, "accuracy": accuracy})
     return Message(RecordDict({"metrics": metrics}), reply_to=message)
 
 
 @client.query()
 def query(message: Message, context: Context) -> Message:
-    """When this device is available, where it is, and its number."""
-    world, device = _mine(context)
-    told = {
+    """Report the device's availability by block, its time zone and its number."""
+    world, device = _fleet_and_device(context)
+    answer = {
         "profile": world.profiles[device].tolist(),
         "zone": world.population.zone[device],
         "device": device,
     }
-    return Message(RecordDict({"availability": ConfigRecord(told)}), reply_to=message)
+    return Message(RecordDict({"availability": ConfigRecord(answer)}), reply_to=message)
 
 
 @server.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train the fleet; leave the models and what happened in the folder that `out` names."""
+    """Train the fleet; write the models and the counts of replies to the folder `out`."""
     settings = FleetSettings.from_config(context.run_config)
     world = make_fleet(settings)
     chains = Chains[str(context.run_config.get("chains", "split")).upper()]
@@ -124,12 +124,15 @@ def strategy_of(
     inner: Strategy | None = None,
     clock: BlockClock | None = None,
 ) -> PluralisticStrategy:
-    """FedAvg on a fleet, wrapped.
+    """Return FedAvg for a fleet, wrapped in `PluralisticStrategy`.
 
-    ask: choose devices by the availability they tell; otherwise among those that are connected.
+    evaluators: devices per round that evaluate candidate models; None for the strategy's default.
+    ask: select devices by the availability they report; otherwise among the connected ones.
+    inner: strategy to wrap instead of FedAvg.
+    clock: clock of the rounds; by default `clock_of(world)`.
     """
     settings = world.settings
-    # Whoever was chosen takes part: how many that are is the selection's business.
+    # All selected devices take part: `Selection` decides how many, so FedAvg has no minimum.
     base = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
     return PluralisticStrategy(
         base if inner is None else inner,
@@ -149,12 +152,12 @@ def strategy_of(
 
 
 def clock_of(world: Fleet) -> BlockClock:
-    """The same number of rounds in every block."""
-    return BlockClock(world.population.schedule, START, world.settings.rounds_per_block)
+    """Return a clock with the same number of rounds in every block."""
+    return BlockClock(world.population.schedule, FIRST_DAY, world.settings.rounds_per_block)
 
 
 def fleet_grid(world: Fleet, clock: BlockClock, *, uniform: bool = False) -> InProcessGrid:
-    """The fleet in this process: who is there depends on the clock; with `uniform`, all always are."""
+    """Return the fleet in this process, where devices are online by the clock; with `uniform`, always."""
     settings = world.settings
 
     def online() -> Any:
@@ -163,11 +166,11 @@ def fleet_grid(world: Fleet, clock: BlockClock, *, uniform: bool = False) -> InP
     def arrival(device: int, message: Message) -> float | None:
         if "query" in message.metadata.message_type:
             return 0.0
-        return world.arrival(device, _number(message))
+        return world.arrival(device, _round_number(message))
 
-    everyone = None if uniform else online
+    online_now = None if uniform else online
     return InProcessGrid(
-        client, world.population.devices, online=everyone, arrival=arrival, config=settings.config()
+        client, world.population.devices, online=online_now, arrival=arrival, config=settings.config()
     )
 
 
@@ -181,7 +184,7 @@ def run(
     measure: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     on_round: Callable[[Any], None] | None = None,
 ) -> Result:
-    """All rounds, from weights that are zero."""
+    """Run all rounds, starting from zero weights."""
     initial = record({WEIGHTS: np.zeros(world.width)})
     return strategy.start(
         grid,
@@ -195,4 +198,5 @@ def run(
 
 
 def _hours(hours: float) -> timedelta | None:
+    """Convert hours to a timedelta; 0 becomes None."""
     return timedelta(hours=hours) if hours else None

@@ -1,7 +1,7 @@
 """Comparison of federated methods on a fleet.
 
-One run with both kinds of chains gives all but one of the approaches, from the same devices and the same
-rows; the idealised one, for which devices are available at all times alike, is a run of its own.
+One run with shared and separate chains provides most approaches, from the same devices and the same rows.
+"best" and "uniform", the ideal in which all devices are always available, each need a separate run.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,23 +32,31 @@ APPROACHES = {
     "devices hold back: the default",
     "uniform": "the mean of all rounds of a run in which all devices are always available",
 }
-# What can be had without a model for each block, or by copying one.
+# Approaches that need no model per block, or only copies of the current one.
 BASELINES = ("fedavg_last", "fedavg_average", "fedavg_block_last", "fedavg_block_before")
-# Step sizes that every approach chooses from, in parts of the largest.
-GRID = (1.0, 0.32, 0.1, 0.032)
+# Step sizes that every approach chooses from, as fractions of the largest.
+STEP_SIZE_FRACTIONS = (1.0, 0.32, 0.1, 0.032)
 
 
 class NoReplies(ValueError):
-    """No round had a reply before its deadline."""
+    """Raised if no round had a reply before its deadline."""
 
     def __init__(self) -> None:
         super().__init__("no round had a reply in time: give a longer deadline=, or another availability=")
 
 
 class FleetOutcome(NamedTuple):
-    """One repetition with one step size: accuracies by block, over days, and what happened.
+    """Result of one repetition with one step size.
 
-    validation: the accuracy of each approach on rows for validation, by which it chooses its step size.
+    by_block: [m] test accuracy of each approach.
+    validation: accuracy of each approach on the validation rows, by which it chooses its step size.
+    over_days: [days, m] test accuracy of some approaches at the end of every day.
+    matrix: [m, m] accuracy of the shared chain at the end of block i on block j's rows.
+    memberships: accuracy for each way of assigning a model to a device.
+    participation: [m] replies used in each block.
+    lost: counts of requests and replies.
+    hedge: [m] share of the separate chains in the hedged mixture.
+    models: models of "best".
     """
 
     by_block: dict[str, Array]
@@ -63,13 +71,13 @@ class FleetOutcome(NamedTuple):
 
 
 def run_repetition(settings: FleetSettings, out: Path | None, tell: ReportProgress) -> FleetOutcome:
-    """One repetition, from where it was if `out` has some of it."""
+    """Run one repetition; resume it if `out` has checkpoints of it."""
     world = make_fleet(settings)
-    yard, validation = HeldOutRows.of(world), HeldOutRows.of(world, validation=True)
+    test, validation = HeldOutRows.of(world), HeldOutRows.of(world, validation=True)
     clock = clock_of(world)
-    # Both kinds of chains in one run: most approaches are read-outs of it.
+    # Most approaches are read-outs of this run, which trains shared and separate chains.
     both = strategy_of(world, chains=Chains.HEDGED, clock=clock, evaluators=0)
-    days = _Days(world, yard, both)
+    days = _Days(world, test, both)
     result = _run(
         world, both, clock, _under(out, "cyclic"), days.measure, lambda done: tell(0.5 * done, "cyclic")
     )
@@ -85,18 +93,18 @@ def run_repetition(settings: FleetSettings, out: Path | None, tell: ReportProgre
         lambda done: tell(0.8 + 0.2 * done, "always available"),
         uniform=True,
     )
-    for each in (both, split, ideal):
-        if not each.participation.any():
+    for strategy in (both, split, ideal):
+        if not strategy.participation.any():
             raise NoReplies
-    told = result.evaluate_metrics_serverapp
-    over = {key: np.stack([np.array(each[key]) for _, each in sorted(told.items())]) for key in days.KEYS}
+    daily = [metrics for _, metrics in sorted(result.evaluate_metrics_serverapp.items())]
+    over_days = {key: np.stack([np.array(metrics[key]) for metrics in daily]) for key in days.KEYS}
     models, best = both.mean(of="shared"), split.best()
     return FleetOutcome(
-        _scores(yard, both, best, ideal),
-        {key: float(found.mean()) for key, found in _scores(validation, both, best, ideal).items()},
-        over,
-        yard.matrix(both.last(of="shared")),
-        yard.memberships(models),
+        _scores(test, both, best, ideal),
+        {key: float(scores.mean()) for key, scores in _scores(validation, both, best, ideal).items()},
+        over_days,
+        test.matrix(both.last(of="shared")),
+        test.memberships(models),
         both.participation,
         both.reply_counts(),
         both.hedge_shares()[:, 1],
@@ -105,47 +113,48 @@ def run_repetition(settings: FleetSettings, out: Path | None, tell: ReportProgre
 
 
 def _scores(
-    yard: HeldOutRows, both: PluralisticStrategy, best: BlockModels, ideal: PluralisticStrategy
+    rows: HeldOutRows, both: PluralisticStrategy, best: BlockModels, ideal: PluralisticStrategy
 ) -> dict[str, Array]:
-    """[m] the accuracy of every approach, by block."""
-    matrix = yard.matrix(both.last(of="shared"))
+    """[m] accuracy of every approach by block."""
+    matrix = rows.matrix(both.last(of="shared"))
     blocks = np.arange(len(matrix))
     return {
         "fedavg_last": matrix.mean(axis=0),
-        "fedavg_average": yard.by_block(both.consensus()[WEIGHTS]),
+        "fedavg_average": rows.by_block(both.consensus()[WEIGHTS]),
         "fedavg_block_last": np.diag(matrix),
         "fedavg_block_before": matrix[blocks - 1, blocks],
-        "pluralistic": np.diag(yard.matrix(both.mean(of="shared"))),
-        "separate": np.diag(yard.matrix(both.mean(of="own"))),
-        "hedged": np.diag(yard.matrix(both.mean(of="hedged"))),
-        "best": np.diag(yard.matrix(best)),
-        "uniform": yard.by_block(ideal.consensus()[WEIGHTS]),
+        "pluralistic": np.diag(rows.matrix(both.mean(of="shared"))),
+        "separate": np.diag(rows.matrix(both.mean(of="own"))),
+        "hedged": np.diag(rows.matrix(both.mean(of="hedged"))),
+        "best": np.diag(rows.matrix(best)),
+        "uniform": rows.by_block(ideal.consensus()[WEIGHTS]),
     }
 
 
 class _Days:
-    """What a server measures at the end of every day; it is kept with the rounds."""
+    """Server-side evaluation at the end of every day; results are saved with the rounds."""
 
     KEYS = ("fedavg_last", "fedavg_average", "pluralistic", "separate", "hedged")
 
-    def __init__(self, world: Fleet, yard: HeldOutRows, strategy: PluralisticStrategy) -> None:
-        self.yard, self.strategy = yard, strategy
+    def __init__(self, world: Fleet, rows: HeldOutRows, strategy: PluralisticStrategy) -> None:
+        self.yard, self.strategy = rows, strategy
         self.length = world.population.schedule.blocks * world.settings.rounds_per_block
 
     def measure(self, number: int, arrays: ArrayRecord) -> MetricRecord | None:  # noqa: ARG002
+        """Return the accuracies after the last round of a day; None after other rounds."""
         if number == 0 or number % self.length:
             return None
-        yard, strategy = self.yard, self.strategy
+        rows, strategy = self.yard, self.strategy
         if not strategy.total.get("moved") and not strategy.this_round().moved:
-            start = yard.by_block(np.zeros(yard.X.shape[1])).tolist()
+            start = rows.by_block(np.zeros(rows.X.shape[1])).tolist()
             return MetricRecord(dict.fromkeys(self.KEYS, start))
         return MetricRecord(
             {
-                "fedavg_last": yard.matrix(strategy.last(of="shared")).mean(axis=0).tolist(),
-                "fedavg_average": yard.by_block(strategy.consensus()[WEIGHTS]).tolist(),
-                "pluralistic": np.diag(yard.matrix(strategy.mean(of="shared"))).tolist(),
-                "separate": np.diag(yard.matrix(strategy.mean(of="own"))).tolist(),
-                "hedged": np.diag(yard.matrix(strategy.mean(of="hedged"))).tolist(),
+                "fedavg_last": rows.matrix(strategy.last(of="shared")).mean(axis=0).tolist(),
+                "fedavg_average": rows.by_block(strategy.consensus()[WEIGHTS]).tolist(),
+                "pluralistic": np.diag(rows.matrix(strategy.mean(of="shared"))).tolist(),
+                "separate": np.diag(rows.matrix(strategy.mean(of="own"))).tolist(),
+                "hedged": np.diag(rows.matrix(strategy.mean(of="hedged"))).tolist(),
             }
         )
 
@@ -160,6 +169,7 @@ def _run(
     *,
     uniform: bool = False,
 ) -> Result:
+    """Run all rounds of a strategy on the fleet; raise `NoReplies` if rounds stay without participants."""
     grid = fleet_grid(world, clock, uniform=uniform)
     try:
         return run(
@@ -183,41 +193,48 @@ def compare(
     out: Path | None,
     tell: ReportProgress,
 ) -> tuple[dict[str, Any], BlockModels]:
-    """All repetitions with each number of local steps and each step size, summed up; and models.
+    """Run all repetitions with each number of local steps and each step size.
 
-    Every approach has the step size of the grid that is best for it on rows for validation, over all
-    repetitions. A step size that is stated is the only one. The models are those of "best", first repetition.
+    Every approach uses the step size of the grid with its best mean validation accuracy over all
+    repetitions. A step size in `settings` replaces the grid.
+
+    out: folder for checkpoints; None for no checkpoints.
+    tell: called with the completed share, 0 to 1, and the current task.
+
+    Returns the summary for results.json, and the models of "best" of the first repetition.
     """
     seeds = [
         int(child.generate_state(1)[0] >> 1)
         for child in np.random.SeedSequence(settings.seed).spawn(repetitions)
     ]
-    found: dict[int, dict[float, list[FleetOutcome]]] = {}
+    outcomes: dict[int, dict[float, list[FleetOutcome]]] = {}
     sizes = {steps: _grid(replace(settings, local_steps=steps)) for steps in local_steps}
-    whole = sum(map(len, sizes.values())) * repetitions
-    begun = 0
+    total_runs = sum(map(len, sizes.values())) * repetitions
+    runs_done = 0
     for steps in local_steps:
-        found[steps] = {size: [] for size in sizes[steps]}
+        outcomes[steps] = {size: [] for size in sizes[steps]}
         for r, seed in enumerate(seeds):
             for number, size in enumerate(sizes[steps], 1):
                 words = f"{steps} local step(s) of size {size:.3g}, repetition {r + 1} of {repetitions}"
 
-                def report_progress(share: float, what: str, begun: int = begun, words: str = words) -> None:
-                    tell((begun + share) / whole, f"{words}, {what}")
+                def report_progress(
+                    share: float, what: str, done: int = runs_done, words: str = words
+                ) -> None:
+                    tell((done + share) / total_runs, f"{words}, {what}")
 
-                each = replace(settings, local_steps=steps, step_size=size, seed=seed)
-                place = _under(out, f"{steps}-steps/repetition-{r + 1}/size-{number}")
-                found[steps][size].append(run_repetition(each, place, report_progress))
-                begun += 1
+                run_settings = replace(settings, local_steps=steps, step_size=size, seed=seed)
+                folder = _under(out, f"{steps}-steps/repetition-{r + 1}/size-{number}")
+                outcomes[steps][size].append(run_repetition(run_settings, folder, report_progress))
+                runs_done += 1
     world = make_fleet(replace(settings, local_steps=local_steps[0], seed=seeds[0]))
-    first = summarize(found[local_steps[0]])
+    first = summarize(outcomes[local_steps[0]])
     results = first | {
         "approaches": APPROACHES,
         "memberships": MEMBERSHIPS,
         "availability": world.availability.curve().tolist(),
         "availability_by_home": world.availability.by_home(world.population.home, world.population.schedule),
         "soft": _softness(world.profiles),
-        "local_steps": {str(steps): summarize(each) for steps, each in found.items()},
+        "local_steps": {str(steps): summarize(by_size) for steps, by_size in outcomes.items()},
         "population": {
             "name": world.population.name,
             "devices": world.population.devices,
@@ -237,44 +254,50 @@ def compare(
             "step_sizes": {str(steps): list(sizes[steps]) for steps in local_steps},
         },
     }
-    return results, found[local_steps[0]][first["step_sizes"]["best"]][0].models
+    return results, outcomes[local_steps[0]][first["step_sizes"]["best"]][0].models
 
 
 def _grid(settings: FleetSettings) -> tuple[float, ...]:
-    """The step sizes that approaches choose from: the one that was stated, or parts of a large one."""
+    """Step sizes that approaches choose from: the one in `settings`, or fractions of a large one."""
     return tuple(
         (1.0 if settings.step_size else part) * settings.rate
-        for part in GRID[: 1 if settings.step_size else None]
+        for part in STEP_SIZE_FRACTIONS[: 1 if settings.step_size else None]
     )
 
 
-def summarize(found: Mapping[float, list[FleetOutcome]]) -> dict[str, Any]:
-    """Repetitions summed up, every approach with its own best step size."""
+def summarize(by_size: Mapping[float, list[FleetOutcome]]) -> dict[str, Any]:
+    """Summarize repetitions, given by step size; every approach uses its best step size."""
     score = {
-        key: {size: float(np.mean([each.validation[key] for each in some])) for size, some in found.items()}
+        key: {
+            size: float(np.mean([outcome.validation[key] for outcome in repetitions]))
+            for size, repetitions in by_size.items()
+        }
         for key in APPROACHES
     }
-    chosen = {key: max(by_size, key=lambda size: (by_size[size], size)) for key, by_size in score.items()}
-    own = {key: found[size] for key, size in chosen.items()}
-    by = {key: np.stack([each.by_block[key] for each in some]) for key, some in own.items()}
-    mean = {key: values.mean(axis=1) for key, values in by.items()}
+    chosen = {key: max(sizes, key=lambda size: (sizes[size], size)) for key, sizes in score.items()}
+    outcomes = {key: by_size[size] for key, size in chosen.items()}
+    by_block = {
+        key: np.stack([outcome.by_block[key] for outcome in repetitions])
+        for key, repetitions in outcomes.items()
+    }
+    mean = {key: values.mean(axis=1) for key, values in by_block.items()}
     baseline = max(BASELINES, key=lambda key: score[key][chosen[key]])
     lost: dict[str, Any] = {}
-    for each in own["pluralistic"]:
-        _add(lost, each.lost)
+    for outcome in outcomes["pluralistic"]:
+        _add_counts(lost, outcome.lost)
     return {
         "accuracy": {
             key: {
                 "mean": float(mean[key].mean()),
                 "std": _std(mean[key]),
-                "by_block": by[key].mean(axis=0).tolist(),
+                "by_block": by_block[key].mean(axis=0).tolist(),
             }
             for key in APPROACHES
         },
         "step_sizes": chosen,
         "validation": {
-            key: [{"step_size": s, "accuracy": a} for s, a in by_size.items()]
-            for key, by_size in score.items()
+            key: [{"step_size": size, "accuracy": accuracy} for size, accuracy in sizes.items()]
+            for key, sizes in score.items()
         },
         "baseline": baseline,
         "gain": _difference(mean["best"], mean[baseline]),
@@ -283,27 +306,31 @@ def summarize(found: Mapping[float, list[FleetOutcome]]) -> dict[str, Any]:
             key: _difference(mean["pluralistic"], mean[key]) for key in APPROACHES if key != "pluralistic"
         },
         "over_days": {
-            key: np.stack([each.over_days[key] for each in own[key]]).mean(axis=0).tolist()
-            for key in own["pluralistic"][0].over_days
+            key: np.stack([outcome.over_days[key] for outcome in outcomes[key]]).mean(axis=0).tolist()
+            for key in outcomes["pluralistic"][0].over_days
         },
-        "matrix": np.stack([each.matrix for each in own["fedavg_last"]]).mean(axis=0).tolist(),
+        "matrix": np.stack([outcome.matrix for outcome in outcomes["fedavg_last"]]).mean(axis=0).tolist(),
         "membership": {
             key: {
-                "mean": float(np.mean([each.memberships[key] for each in own["pluralistic"]])),
-                "std": _std(np.array([each.memberships[key] for each in own["pluralistic"]])),
+                "mean": float(np.mean([outcome.memberships[key] for outcome in outcomes["pluralistic"]])),
+                "std": _std(np.array([outcome.memberships[key] for outcome in outcomes["pluralistic"]])),
             }
             for key in MEMBERSHIPS
         },
-        "never_trained": sorted({block for each in own["pluralistic"] for block in _untrained_blocks(each)}),
-        "participation": np.stack([each.participation for each in own["pluralistic"]]).mean(axis=0).tolist(),
-        "hedge": np.stack([each.hedge for each in own["hedged"]]).mean(axis=0).tolist(),
-        "chosen": [list(each.models.chosen) for each in own["best"]],
+        "never_trained": sorted(
+            {block for outcome in outcomes["pluralistic"] for block in _untrained_blocks(outcome)}
+        ),
+        "participation": np.stack([outcome.participation for outcome in outcomes["pluralistic"]])
+        .mean(axis=0)
+        .tolist(),
+        "hedge": np.stack([outcome.hedge for outcome in outcomes["hedged"]]).mean(axis=0).tolist(),
+        "chosen": [list(outcome.models.chosen) for outcome in outcomes["best"]],
         "lost": lost,
     }
 
 
 def _difference(a: Array, b: Array) -> dict[str, Any]:
-    """How much better a is than b, in pairs."""
+    """Paired differences a - b: mean, standard deviation, how often a is better, and significance."""
     return {
         "mean": float((a - b).mean()),
         "std": _std(a - b),
@@ -313,19 +340,21 @@ def _difference(a: Array, b: Array) -> dict[str, Any]:
 
 
 def _untrained_blocks(outcome: FleetOutcome) -> list[int]:
+    """Blocks in which no reply was used."""
     return np.flatnonzero(outcome.participation == 0).tolist()
 
 
-def _add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
+def _add_counts(total: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add nested counts to `total` in place."""
     for key, value in more.items():
         if isinstance(value, Mapping):
-            _add(total.setdefault(key, {}), value)
+            _add_counts(total.setdefault(key, {}), value)
         else:
             total[key] = total.get(key, 0) + value
 
 
 def _softness(profiles: Array) -> float:
-    """How spread devices are over blocks: 0 if each is in one alone, 1 if all are alike in all."""
+    """Mean normalized entropy of profiles: 0 if each device has one block, 1 if all are uniform."""
     m = profiles.shape[1]
     share = np.where(profiles > 0, profiles, 1.0)
     entropy = -(profiles * np.log(share)).sum(axis=1).mean()
@@ -333,7 +362,7 @@ def _softness(profiles: Array) -> float:
 
 
 def _is_clear(differences: Array) -> bool:
-    """Whether paired differences stand out from their own spread, by Student's t."""
+    """Return whether the mean of paired differences is significant by Student's t test."""
     count = len(differences)
     if count < 2:
         return False
@@ -341,8 +370,10 @@ def _is_clear(differences: Array) -> bool:
 
 
 def _std(values: Array) -> float:
+    """Sample standard deviation; 0 for a single value."""
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
 def _under(out: Path | None, name: str) -> Path | None:
+    """Return `out / name`, or None without `out`."""
     return None if out is None else out / name

@@ -1,4 +1,4 @@
-"""`Fleet`: devices, their data, availability, speed and reliability, made from `FleetSettings`."""
+"""`Fleet`: devices with data, availability, speed and reliability, built from `FleetSettings`."""
 
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -13,25 +13,31 @@ from semicyclic.experiments.federated.availability import Availability
 from semicyclic.experiments.federated.population import Population, flights, synthetic, tweets
 from semicyclic.types import Array
 
-MODELS = ("label-cycle", "cosine", "linear", "flat", "rows")
-# The first day of a simulated fleet.
-START = datetime(2024, 1, 1, tzinfo=UTC)
-# A reply takes some seconds, more on slow devices.
-SECONDS, SPREAD = 5.0, 0.6
-RELIABLE = 0.98
+AVAILABILITY_MODELS = ("label-cycle", "cosine", "linear", "flat", "rows")
+# First day of a simulated fleet.
+FIRST_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+# Reply times are log-normal across devices: median in seconds, and sigma.
+MEDIAN_REPLY_SECONDS, REPLY_TIME_SIGMA = 5.0, 0.6
+# Probability that a device replies, if `ties` is 0.
+BASE_RELIABILITY = 0.98
 
 
-KINDS: dict[type, Any] = {str: str, int: int, float: float}
+CONVERTERS: dict[type, Any] = {str: str, int: int, float: float}
 
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """All that a fleet and its training depend on; a Flower app is told the same in its run configuration.
+    """Settings of a fleet and its training; a Flower app gets the same settings as its run configuration.
 
-    data: "synthetic", "flights", or the path of a file of tweets. availability: one of MODELS or a path.
-    per_round, invited: k of n. separation: hours between two participations of a device.
-    step_size: of local steps; 0 for 2 / sqrt(local steps), as averages want large ones (SPEC K6).
-    ties: how much speed, amount of data and reliability follow the zone.
+    data: "synthetic", "flights", or the path of a file of tweets.
+    availability: one of AVAILABILITY_MODELS, or the path of a trace file.
+    per_round, invited: a round uses `per_round` replies of `invited` devices.
+    step_size: step size of local steps; 0 means 2 / sqrt(local_steps), because averages need large steps
+        (SPEC K6).
+    skew, turn: dependence of the synthetic rows on the zone, see `population.synthetic`.
+    ties: dependence of speed, amount of data and reliability on the zone.
+    deadline: seconds that a round waits for replies.
+    separation: minimum hours between two rounds of the same device.
     """
 
     data: str = "synthetic"
@@ -68,43 +74,47 @@ class FleetSettings:
             raise ValueError(f"--deadline {self.deadline}: must be positive")
         if self.data not in ("synthetic", "flights") and not Path(self.data).exists():
             raise ValueError(f"{self.data}: choose synthetic, flights, or a file of tweets that exists")
-        kind = self.availability
-        if kind not in MODELS and not Path(kind).exists():
-            raise ValueError(
-                f"--availability {kind}: choose {', '.join(MODELS)}, or a trace file that exists"
-            )
-        if kind == "rows" and self.data == "synthetic":
+        model = self.availability
+        if model not in AVAILABILITY_MODELS and not Path(model).exists():
+            names = ", ".join(AVAILABILITY_MODELS)
+            raise ValueError(f"--availability {model}: choose {names}, or a trace file that exists")
+        if model == "rows" and self.data == "synthetic":
             raise ValueError("--availability rows: the synthetic population's rows have no hours")
 
     @property
     def rate(self) -> float:
-        """The step size of local steps."""
+        """Step size of local steps."""
         return self.step_size or 2.0 / float(np.sqrt(self.local_steps))
 
     @staticmethod
     def from_config(config: Any) -> "FleetSettings":
-        """The settings in a Flower run configuration, whose names have hyphens; others are not looked at."""
+        """Read settings from a Flower run configuration, whose keys have hyphens; other keys are ignored."""
         return _parse_config(tuple(config.items()))
 
     def config(self) -> dict[str, Any]:
-        """A Flower run configuration that tells the same."""
-        return {each.name.replace("_", "-"): getattr(self, each.name) for each in fields(self)}
+        """Return these settings as a Flower run configuration."""
+        return {field.name.replace("_", "-"): getattr(self, field.name) for field in fields(self)}
 
 
 @lru_cache(maxsize=16)
 def _parse_config(config: tuple[tuple[str, Any], ...]) -> FleetSettings:
     given = dict(config)
-    found = {}
-    for each in fields(FleetSettings):
-        value = given.get(each.name.replace("_", "-"))
+    settings = {}
+    for field in fields(FleetSettings):
+        value = given.get(field.name.replace("_", "-"))
         if value is not None:
-            found[each.name] = KINDS[type(each.default)](value)
-    return FleetSettings(**found)
+            settings[field.name] = CONVERTERS[type(field.default)](value)
+    return FleetSettings(**settings)
 
 
 @dataclass(frozen=True, eq=False)
 class Fleet:
-    """A fleet made from its settings, the same for the same seed."""
+    """A simulated fleet, deterministic for a given seed.
+
+    profiles: [N, m] availability of each device as a distribution over blocks.
+    latency: [N] typical reply time of each device, in seconds.
+    reliability: [N] probability that a device replies.
+    """
 
     settings: FleetSettings
     population: Population
@@ -115,29 +125,30 @@ class Fleet:
 
     @property
     def rounds(self) -> int:
+        """Total number of rounds."""
         return self.settings.days * self.population.schedule.blocks * self.settings.rounds_per_block
 
     @property
     def width(self) -> int:
-        """The number of weights, the intercept included."""
+        """Number of weights, including the intercept."""
         return int(self.population.rows.width) + 1
 
     def arrival(self, device: int, number: int) -> float | None:
-        """After how many seconds a device's reply in a round comes; None if it does not."""
-        there, seconds = _weather(self, number)
-        return float(seconds[device]) if there[device] else None
+        """Return the seconds until a device's reply in a round arrives; None if it does not reply."""
+        replies, seconds = _draw_replies(self, number)
+        return float(seconds[device]) if replies[device] else None
 
 
 @lru_cache(maxsize=4)
-def _weather(world: Fleet, number: int) -> tuple[Array, Array]:
-    """Which devices answer in a round, and after how many seconds."""
+def _draw_replies(world: Fleet, number: int) -> tuple[Array, Array]:
+    """Draw for every device whether it replies in a round, and after how many seconds."""
     draw = np.random.default_rng([world.settings.seed, 7, number])
-    there = draw.random(world.population.devices) < world.reliability
-    return there, world.latency * draw.lognormal(0.0, 0.3, world.population.devices)
+    replies = draw.random(world.population.devices) < world.reliability
+    return replies, world.latency * draw.lognormal(0.0, 0.3, world.population.devices)
 
 
 def make_fleet(settings: FleetSettings) -> Fleet:
-    """The fleet of some settings; kept, since every device of a process asks for it."""
+    """Build a fleet; the result is cached because every device of a process needs it."""
     return _make_fleet(settings)
 
 
@@ -145,12 +156,14 @@ def make_fleet(settings: FleetSettings) -> Fleet:
 def _make_fleet(settings: FleetSettings) -> Fleet:
     rng = np.random.default_rng([settings.seed, 1])
     population = _population(settings, rng)
-    found = _availability(settings, population, rng)
+    availability = _availability(settings, population, rng)
     tie = settings.ties * np.cos(population.phase)
-    latency = SECONDS * rng.lognormal(0.0, SPREAD, population.devices) * np.exp(tie)
-    reliability = np.clip(RELIABLE - 0.3 * settings.ties * (1 + np.cos(population.phase)) / 2, 0.05, 1.0)
-    profiles = found.profiles(population.schedule)
-    return Fleet(settings, population, found, profiles, latency, reliability)
+    latency = MEDIAN_REPLY_SECONDS * rng.lognormal(0.0, REPLY_TIME_SIGMA, population.devices) * np.exp(tie)
+    reliability = np.clip(
+        BASE_RELIABILITY - 0.3 * settings.ties * (1 + np.cos(population.phase)) / 2, 0.05, 1.0
+    )
+    profiles = availability.profiles(population.schedule)
+    return Fleet(settings, population, availability, profiles, latency, reliability)
 
 
 def _population(settings: FleetSettings, rng: np.random.Generator) -> Population:
@@ -163,20 +176,21 @@ def _population(settings: FleetSettings, rng: np.random.Generator) -> Population
 
 def _availability(settings: FleetSettings, population: Population, rng: np.random.Generator) -> Availability:
     zone, home = population.schedule.zone, population.home
-    kind = settings.availability
-    if kind == "flat":
+    model = settings.availability
+    if model == "flat":
         return available.flat(population.devices, zone)
-    if kind == "cosine":
+    if model == "cosine":
         return available.cosine(home, zone)
-    if kind == "linear":
+    if model == "linear":
         return available.linear(home, zone)
-    if kind == "label-cycle":
+    if model == "label-cycle":
         return available.label_cycle(home, population.schedule)
-    if kind == "rows":
+    if model == "rows":
         assert population.own is not None
         return available.as_rows(population.own, zone)
-    return available.from_trace(Path(kind), home, zone, rng)
+    return available.from_trace(Path(model), home, zone, rng)
 
 
 def _option(name: str) -> str:
+    """Command line option of a setting."""
     return "--" + name.replace("_", "-")

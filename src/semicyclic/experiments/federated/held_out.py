@@ -1,4 +1,4 @@
-"""Held-out rows, weighted by the availability of their devices in each block."""
+"""Evaluation on held-out rows, weighted by the availability of their devices in each block."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,14 @@ MEMBERSHIPS = {
 
 
 class HeldOutRows(NamedTuple):
-    """Held-out rows, and how much each counts in each block: as its device is available there (SPEC G1)."""
+    """Held-out rows with a weight per block, which follows the availability of their device (SPEC G1).
+
+    X: [rows, d + 1] dense features with a constant column.
+    truth: [rows] whether the label is positive.
+    device: [rows] device of each row.
+    share: [rows, m] weight of each row in each block; sums to 1 over rows.
+    profiles: [N, m] availability of each device by block.
+    """
 
     X: Array
     truth: Array
@@ -27,7 +34,7 @@ class HeldOutRows(NamedTuple):
 
     @staticmethod
     def of(world: Fleet, *, validation: bool = False) -> "HeldOutRows":
-        """The rows that test, or those that validate."""
+        """Return a fleet's test rows, or its validation rows."""
         population = world.population
         chosen = np.flatnonzero(population.validates == validation)
         rows, device = population.test[chosen], population.test_device[chosen]
@@ -37,7 +44,7 @@ class HeldOutRows(NamedTuple):
             block = int((total == 0).argmax())
             label = population.schedule.labels[block]
             raise ValueError(
-                f"no device with rows to test is ever available in block {label}: take more devices, or "
+                f"no device with test rows is ever available in block {label}: use more devices or "
                 "another availability"
             )
         X = np.zeros((len(rows), rows.width + 1))
@@ -47,32 +54,32 @@ class HeldOutRows(NamedTuple):
         return HeldOutRows(X, truth, device, share / total, world.profiles)
 
     def matrix(self, models: BlockModels) -> Array:
-        """[m, m] the accuracy of block i's model on block j's rows."""
-        return np.asarray(self._right(_table(models)).T @ self.share)
+        """[m, m] accuracy of block i's model on block j's rows."""
+        return np.asarray(self._correct(_stack_weights(models)).T @ self.share)
 
     def by_block(self, weights: Array) -> Array:
-        """[m] the accuracy of one model on each block's rows."""
-        return np.asarray(self._right(weights[None])[:, 0] @ self.share)
+        """[m] accuracy of one model on each block's rows."""
+        return np.asarray(self._correct(weights[None])[:, 0] @ self.share)
 
-    def _right(self, weights: Array) -> Array:
-        """[rows, models] 1 where a model is right; a score of exactly 0 says no."""
+    def _correct(self, weights: Array) -> Array:
+        """[rows, models] 1 where a model is correct; a score of exactly 0 predicts negative."""
         return np.asarray((self.X @ weights.T > 0) == self.truth[:, None], np.float64)
 
     def memberships(self, models: BlockModels) -> dict[str, float]:
-        """The accuracy over all blocks, by how a device comes to its model."""
-        table = _table(models)
-        right = self._right(table)
+        """Mean accuracy over all blocks for each way of assigning a model to a device (`MEMBERSHIPS`)."""
+        table = _stack_weights(models)
+        correct = self._correct(table)
         home = self.profiles.argmax(axis=1)
         mixed = self.profiles @ table
         soft = np.einsum("rd,rd->r", self.X, mixed[self.device]) > 0
-        over = self.share.mean(axis=1)
+        weight = self.share.mean(axis=1)
         return {
-            "clock": float((right * self.share).sum(axis=0).mean()),
-            "hard": float(over @ right[np.arange(len(right)), home[self.device]]),
-            "soft": float(over @ (soft == self.truth)),
+            "clock": float((correct * self.share).sum(axis=0).mean()),
+            "hard": float(weight @ correct[np.arange(len(correct)), home[self.device]]),
+            "soft": float(weight @ (soft == self.truth)),
         }
 
 
-def _table(models: BlockModels) -> Array:
-    """[m, d + 1] the weights of all blocks."""
+def _stack_weights(models: BlockModels) -> Array:
+    """[m, d + 1] weights of all blocks."""
     return np.stack([np.asarray(model[WEIGHTS], np.float64) for model in models.models])

@@ -1,4 +1,4 @@
-"""The paper's experiment (Section 7 and Appendix B)."""
+"""Reproduction of the paper's experiment (Section 7 and Appendix B)."""
 
 from typing import TYPE_CHECKING
 

@@ -1,6 +1,6 @@
-"""The approaches that are compared: the paper's four, and further ones.
+"""Approaches under comparison: the paper's four, and further ones.
 
-A plain name is the last iterate, as the paper evaluates it; see `APPROACHES` for each.
+A name without a suffix refers to the last iterate, which the paper evaluates; `APPROACHES` describes each.
 """
 
 from typing import Any, NamedTuple
@@ -33,19 +33,19 @@ APPROACHES = {
 }
 MEASURES = {"accuracy": metrics.accuracy, "log_loss": metrics.log_loss}
 CLASSES = (False, True)
-# Bytes for what a run keeps per visit: every day must be there to be read out.
-MEMORY = 8 * 2**30
+# Budget for the per-visit records of a run, large enough to read out every day.
+LOG_MEMORY_BYTES = 8 * 2**30
 
 
 class StepSizes(NamedTuple):
-    """Logistic step sizes: of the single chain and all that is like it, and of a block's own chain."""
+    """Logistic step sizes: `single` for one chain over all blocks, `separate` for one chain per block."""
 
     single: float
     separate: float
 
 
 class RepetitionData(NamedTuple):
-    """One repetition's rows, packed for learning, and its test rows sorted by block."""
+    """Rows of one repetition: packed training rows, and test rows sorted by block."""
 
     cyclic: Packed
     mixed: Packed
@@ -56,7 +56,7 @@ class RepetitionData(NamedTuple):
 
 
 class StartIterates(NamedTuple):
-    """The first iterates of a chain, of each block's chain, and of one that knows the hour."""
+    """Initial weights of a single chain, of one chain per block, and of a chain with block features."""
 
     one: Array
     each: Array
@@ -64,14 +64,18 @@ class StartIterates(NamedTuple):
 
 
 class WeightBank(NamedTuple):
-    """Weights to be tested: [K, q, C, d+1] on all blocks' rows, [K, m, C, d+1] on their own block's."""
+    """Weights to test, by approach.
+
+    everywhere: [K, q, C, d+1] models tested on the rows of all blocks.
+    own: [K, m, C, d+1] one model per block, each tested on the rows of its block.
+    """
 
     everywhere: dict[str, Array]
     own: dict[str, Array]
 
 
 def starts(protocol: Protocol, width: int, rng: np.random.Generator) -> StartIterates:
-    """Zero, or as the script draws them."""
+    """Return initial weights: zero, or N(0, 1) as in the script."""
     outputs, m = protocol.loss.outputs, protocol.blocks
     shapes = (outputs, width + 1), (m, outputs, width + 1), (outputs, width + m + 1)
     return StartIterates(
@@ -82,26 +86,26 @@ def starts(protocol: Protocol, width: int, rng: np.random.Generator) -> StartIte
 def fit(
     data: RepetitionData, protocol: Protocol, start: StartIterates, steps: StepSizes, radius: float
 ) -> WeightBank:
-    """Train every approach and read it out at the end of every day."""
-    one, own = steps.single * protocol.scale, steps.separate * protocol.scale
+    """Train every approach and return its weights at the end of every day."""
+    single_step, separate_step = steps.single * protocol.scale, steps.separate * protocol.scale
     days = range(protocol.cycles)
-    kept: Any = {"memory": MEMORY}
-    single = train.pluralistic(data.cyclic, step_size=one, initial_weights=start.one, **kept)
-    separate = train.separate(data.cyclic, step_size=own, initial_weights=start.each, **kept)
-    ideal = train.pluralistic(data.mixed, step_size=one, initial_weights=start.one, **kept)
-    unskewed = train.pluralistic(data.unskewed, step_size=one, initial_weights=start.one, **kept)
-    hour = train.consensus(data.hour, step_size=one, initial_weights=start.hour, **kept)
-    chains = ((basis.single, one), (basis.separate, own))
-    ada = train.hedged(data.cyclic, chains=chains, initial_weights=start.one, **kept)
+    budget: Any = {"memory": LOG_MEMORY_BYTES}
+    single = train.pluralistic(data.cyclic, step_size=single_step, initial_weights=start.one, **budget)
+    separate = train.separate(data.cyclic, step_size=separate_step, initial_weights=start.each, **budget)
+    ideal = train.pluralistic(data.mixed, step_size=single_step, initial_weights=start.one, **budget)
+    unskewed = train.pluralistic(data.unskewed, step_size=single_step, initial_weights=start.one, **budget)
+    hour = train.consensus(data.hour, step_size=single_step, initial_weights=start.hour, **budget)
+    chains = ((basis.single, single_step), (basis.separate, separate_step))
+    ada = train.hedged(data.cyclic, chains=chains, initial_weights=start.one, **budget)
     prod = train.hedged(
         data.cyclic,
         chains=chains,
         hedge=_prod(data.cyclic, radius),
         radius=radius,
-        initial_weights=_inside(start.one, radius),
-        **kept,
+        initial_weights=_project_start(start.one, radius),
+        **budget,
     )
-    residual = train.residual(data.cyclic, step_size=one, initial_weights=start.one, **kept)
+    residual = train.residual(data.cyclic, step_size=single_step, initial_weights=start.one, **budget)
     tails = [single.tail((k + 2) // 2, through=k).weights for k in days]
     return WeightBank(
         {
@@ -125,12 +129,12 @@ def fit(
 
 
 def _read(read_out: Any, days: range) -> Array:
-    """[K, m, C, d+1] a read-out at the end of every day."""
+    """[K, m, C, d+1] weights of a read-out at the end of every day."""
     return np.stack([read_out(through=k).weights for k in days])
 
 
 def _unfold(weights: Array, blocks: int) -> Array:
-    """One model that knows the block, as a model for each block: its indicator joins the intercept."""
+    """Convert one model with block features to one model per block: add each indicator to the intercept."""
     plain = np.delete(weights, np.s_[-1 - blocks : -1], axis=-1)
     out = np.repeat(plain[:, None], blocks, axis=1)
     out[..., -1] += np.moveaxis(weights[..., -1 - blocks : -1], -1, 1)
@@ -138,20 +142,20 @@ def _unfold(weights: Array, blocks: int) -> Array:
 
 
 def has_theorems_rate(packed: Packed, radius: float) -> bool:
-    """Whether every block has the steps that the rate of Theorem 4 needs."""
+    """Return whether every block has enough steps for the rate of Theorem 4."""
     return int(packed.steps.min()) >= steps_needed(packed.lipschitz() * radius)
 
 
 def _prod(packed: Packed, radius: float) -> Prod:
-    """Prod at Theorem 4's rate, or where a block has too few steps for it at the largest allowed one."""
+    """Prod with the rate of Theorem 4, or with the largest allowed rate if a block has too few steps."""
     if has_theorems_rate(packed, radius):
         return Prod()
-    M, least = packed.lipschitz() * radius, int(packed.steps.min())
-    return Prod(rate=min(prod_rate(least, M), 1 / (4 * M)) if M * least > 1 else 1 / (4 * M))
+    M, min_steps = packed.lipschitz() * radius, int(packed.steps.min())
+    return Prod(rate=min(prod_rate(min_steps, M), 1 / (4 * M)) if M * min_steps > 1 else 1 / (4 * M))
 
 
-def _inside(start: Array, radius: float) -> Array:
-    """A random start moved onto the ball it would otherwise lie outside of."""
+def _project_start(start: Array, radius: float) -> Array:
+    """Scale initial weights into the ball of the given radius if they lie outside it."""
     norm = float(np.linalg.norm(start))
     return start if norm <= radius else start * (0.999 * radius / norm)
 
@@ -159,45 +163,47 @@ def _inside(start: Array, radius: float) -> Array:
 def grade(
     bank: WeightBank, data: RepetitionData, protocol: Protocol
 ) -> tuple[dict[str, dict[str, Array]], dict[str, Array]]:
-    """By measure and approach the score of every day [K]; and matrices of accuracy.
+    """Return the score of every day [K] by measure and approach, and matrices of accuracy by approach.
 
-    Scores are means over blocks, all alike (SPEC H3).
+    Scores are unweighted means over blocks (SPEC H3).
     """
     scores: dict[str, dict[str, Array]] = {}
     matrices: dict[str, Array] = {}
-    for name, how in MEASURES.items():
-        found = scores[name] = {}
+    for name, measure in MEASURES.items():
+        by_approach = scores[name] = {}
         for approach, weights in bank.everywhere.items():
             rows = data.unskewed_test if approach == "iid_unskewed" else data.test
-            cells = _everywhere(weights, rows, protocol, how)
-            found[approach] = cells.mean(axis=(1, 2))
+            cells = _score_everywhere(weights, rows, protocol, measure)
+            by_approach[approach] = cells.mean(axis=(1, 2))
             if approach == "consensus":
-                found["pluralistic"] = np.diagonal(cells, axis1=1, axis2=2).mean(axis=1)
+                by_approach["pluralistic"] = np.diagonal(cells, axis1=1, axis2=2).mean(axis=1)
             if name == "accuracy":
                 matrices[approach] = cells
-        together = np.stack(list(bank.own.values()))
-        own = _own(together.reshape(-1, *together.shape[2:]), data.test, protocol, how)
-        for approach, mean in zip(bank.own, own.mean(axis=1).reshape(len(bank.own), -1), strict=True):
-            found[approach] = mean
+        stacked = np.stack(list(bank.own.values()))
+        cells = _score_own_block(stacked.reshape(-1, *stacked.shape[2:]), data.test, protocol, measure)
+        for approach, mean in zip(bank.own, cells.mean(axis=1).reshape(len(bank.own), -1), strict=True):
+            by_approach[approach] = mean
     for approach in ("per_component", "per_component_average", "pluralistic_average"):
         last = bank.own[approach][-1:]
-        matrices[approach] = _everywhere(last, data.test, protocol, metrics.accuracy)
+        matrices[approach] = _score_everywhere(last, data.test, protocol, metrics.accuracy)
     return {name: {key: scores[name][key] for key in APPROACHES} for name in scores}, matrices
 
 
-def _everywhere(weights: Array, rows: Rows, protocol: Protocol, how: Any) -> Array:
-    """[K, q, m] weights [K, q, C, d+1] on the rows of every block."""
+def _score_everywhere(weights: Array, rows: Rows, protocol: Protocol, measure: Any) -> Array:
+    """[K, q, m] scores of weights [K, q, C, d+1] on the rows of every block."""
     flat = weights.reshape(-1, *weights.shape[2:])
-    found = by_block(flat, rows, protocol.blocks, loss=protocol.loss, classes=CLASSES, metric=how)
-    return found.reshape(*weights.shape[:2], protocol.blocks)
+    cells = by_block(flat, rows, protocol.blocks, loss=protocol.loss, classes=CLASSES, metric=measure)
+    return cells.reshape(*weights.shape[:2], protocol.blocks)
 
 
-def _own(weights: Array, rows: Rows, protocol: Protocol, how: Any) -> Array:
-    """[q, m] weights [q, m, C, d+1] on the rows of their own block; rows are sorted by block."""
+def _score_own_block(weights: Array, rows: Rows, protocol: Protocol, measure: Any) -> Array:
+    """[q, m] scores of weights [q, m, C, d+1] on the rows of their block; rows are sorted by block."""
     assert rows.block is not None
     bounds = np.searchsorted(rows.block, np.arange(protocol.blocks + 1))
     out = np.empty(weights.shape[:2])
     for i in range(protocol.blocks):
         part = rows[bounds[i] : bounds[i + 1]].with_blocks(np.zeros(bounds[i + 1] - bounds[i], np.int64))
-        out[:, i] = by_block(weights[:, i], part, 1, loss=protocol.loss, classes=CLASSES, metric=how)[:, 0]
+        out[:, i] = by_block(weights[:, i], part, 1, loss=protocol.loss, classes=CLASSES, metric=measure)[
+            :, 0
+        ]
     return out

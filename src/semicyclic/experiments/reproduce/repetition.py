@@ -1,4 +1,4 @@
-"""One repetition of the experiment: its split, skew and orders, every approach and step size."""
+"""One repetition of the experiment: split, skew, row orders, and every approach with every step size."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from semicyclic.method.batches import Packed, RowOrder, pack
 from semicyclic.method.rows import Rows
 from semicyclic.types import Array
 
-# The paper's learning rates; of the logistic loss each is half the step (SPEC H4).
+# The paper's learning rates; each is half the equivalent step size of the logistic loss (SPEC H4).
 LEARNING_RATES = (0.1, 0.215, 0.464, 1.0, 2.15)
 PAPER = StepSizes(single=2 * 0.464, separate=2 * 1.0)
 GRANULARITY = (1, 2, 6, 24, 144, 1440)
@@ -23,10 +23,11 @@ GRANULARITY = (1, 2, 6, 24, 144, 1440)
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is to be run.
+    """Plan of an experiment.
 
-    steps: the logistic step sizes tried; with several, each approach takes its best.
-    radius: of the ball onto which Prod's pair of chains is projected.
+    steps: logistic step sizes to try; with several, each approach uses its best.
+    radius: radius of the ball onto which Prod's two chains are projected.
+    granularity: numbers of blocks per day to compare.
     """
 
     protocol: Protocol
@@ -43,31 +44,36 @@ class Experiment:
             raise ValueError(f"--seed {self.seed}: must be 0 or more")
         if not (np.isfinite(self.radius) and self.radius > 0):
             raise ValueError(f"--radius {self.radius}: must be a positive number")
-        for each in self.steps:
-            if not all(np.isfinite(size) and size > 0 for size in each):
-                raise ValueError(f"--step-size {each.single:g}: must be a positive number")
+        for steps in self.steps:
+            if not all(np.isfinite(size) and size > 0 for size in steps):
+                raise ValueError(f"--step-size {steps.single:g}: must be a positive number")
 
 
 @dataclass
 class Timings:
-    """Seconds spent, added up over repetitions that may run side by side."""
+    """Seconds spent on training and evaluation, summed over repetitions that may run in parallel."""
 
     train: float = 0.0
     evaluate: float = 0.0
     lock: Lock = field(default_factory=Lock)
 
     def add(self, what: str, since: float) -> None:
+        """Add the seconds since `since`, a `time.perf_counter()` value, to the field `what`."""
         with self.lock:
             setattr(self, what, getattr(self, what) + time.perf_counter() - since)
 
 
 def grid(sizes: Sequence[float]) -> tuple[StepSizes, ...]:
-    """Logistic step sizes to be tried for every chain."""
+    """Return step sizes to try, the same for the single chain and the separate chains."""
     return tuple(StepSizes(size, size) for size in sizes)
 
 
 def generators(seed: np.random.SeedSequence) -> list[np.random.Generator]:
-    """Split, skew of train and test, order, shuffle, unskewed order, start, grains: each its own."""
+    """Return independent generators for one repetition.
+
+    In order: split, skew of the training rows, skew of the test rows, cyclic order, shuffled order,
+    unskewed order, initial weights, granularity.
+    """
     return [
         np.random.default_rng(child)
         for child in np.random.SeedSequence(seed.entropy, spawn_key=seed.spawn_key).spawn(8)
@@ -82,7 +88,14 @@ def repetition(
     clock: Timings,
     tick: Callable[[], None],
 ) -> list[Any]:
-    """For every step size: the scores by measure and approach, and the matrices."""
+    """Run one repetition.
+
+    Returns for every step size the scores by measure and approach, the matrices of accuracy, and whether
+    the data allow the rate of Theorem 4.
+
+    hour: the same rows with block features.
+    tick: called after every step size.
+    """
     began = time.perf_counter()
     split_rng, skew_rng, test_rng, order_rng, mixed_rng, ideal_rng, start_rng, _ = generators(seed)
     how, labels, base = plan.protocol, rows.labels, narrow(rows)
@@ -103,31 +116,32 @@ def repetition(
     )
     start = approaches.starts(how, rows.width, start_rng)
     clock.add("train", began)
-    found = []
+    results = []
     for steps in plan.steps:
         began = time.perf_counter()
         bank = approaches.fit(data, how, start, steps, plan.radius)
         clock.add("train", began)
         began = time.perf_counter()
-        found.append(
+        results.append(
             (*approaches.grade(bank, data, how), approaches.has_theorems_rate(data.cyclic, plan.radius))
         )
         clock.add("evaluate", began)
         tick()
-    return found
+    return results
 
 
 def narrow(rows: Rows) -> Array:
-    """The blocks of rows in small integers, which are sorted faster."""
+    """Return the blocks of rows in a small integer type, which sorts faster."""
     assert rows.block is not None
     return rows.block.astype(np.uint16) if rows.block.max() < 2**16 else rows.block
 
 
 def pack_rows(rows: Rows, how: Protocol, order: RowOrder, blocks: int | None = None) -> Packed:
-    """Rows in an order, ready to be learnt from."""
+    """Pack rows for training in the given order."""
     count = how.blocks if blocks is None else blocks
     return pack(rows, count, loss=how.loss, batch_size=how.batch_size, classes=CLASSES, order=order)
 
 
 def _test_rows(rows: Rows, chosen: Array, block: Array) -> Rows:
+    """Select rows and assign their blocks."""
     return rows[chosen].with_blocks(block)

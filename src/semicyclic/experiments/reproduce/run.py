@@ -1,4 +1,4 @@
-"""The whole experiment: repetitions, step sizes, granularity and their summary."""
+"""The complete experiment: repetitions, step sizes, granularity and their summary."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from semicyclic.datasets.sentiment140 import Tweets
 from semicyclic.experiments.reproduce import protocol, summary
 from semicyclic.experiments.reproduce.approaches import APPROACHES, MEASURES, StepSizes
 from semicyclic.experiments.reproduce.block_feature import with_indicators
-from semicyclic.experiments.reproduce.granularity import GRAINS, granularity
+from semicyclic.experiments.reproduce.granularity import GRANULARITY_APPROACHES, granularity
 from semicyclic.experiments.reproduce.protocol import SKEWS
 from semicyclic.experiments.reproduce.repetition import PAPER, Experiment, Timings, generators, repetition
 from semicyclic.experiments.reproduce.text_vs_script import choices
@@ -23,14 +23,19 @@ from semicyclic.method.sparse import SparseRows
 from semicyclic.types import Array
 from semicyclic.version import __version__
 
-# Repetitions run at once at most: each holds four copies of the rows.
-SIDE_BY_SIDE = 4
+# Upper limit on parallel repetitions: each holds four copies of the rows.
+MAX_PARALLEL_REPETITIONS = 4
 
 
 def run_experiment(
     tweets: Tweets, plan: Experiment, *, progress: Callable[[float, str], None] = lambda _, __: None
 ) -> dict[str, Any]:
-    """Run it. The result is plain numbers, ready for JSON; the same for the same seed."""
+    """Run the experiment and return its results as plain numbers, ready for JSON.
+
+    The same seed gives the same results.
+
+    progress: called with the completed share, 0 to 1, and the current task.
+    """
     clock = Timings()
     corpus = SparseRows(tweets.start, tweets.words, tweets.counts, len(tweets.vocabulary))
     base = plan.protocol.block_of(tweets.second)
@@ -51,19 +56,19 @@ def run_experiment(
         return repetition(rows, hour, plan, seed, clock, lambda: tick("training and testing"))
 
     progress(0.0, "training and testing (the first run compiles)")
-    with ThreadPoolExecutor(min(plan.repetitions, os.cpu_count() or 1, SIDE_BY_SIDE)) as pool:
+    with ThreadPoolExecutor(min(plan.repetitions, os.cpu_count() or 1, MAX_PARALLEL_REPETITIONS)) as pool:
         repetitions = list(pool.map(repeat, seeds))
         best, scores = summary.best(repetitions, plan)
         chosen = StepSizes(
             plan.steps[best["pluralistic_average"]].single, plan.steps[best["per_component_average"]].separate
         )
 
-        def grains(seed: np.random.SeedSequence) -> Array:
-            found = granularity(rows, tweets.second, plan, chosen, seed, clock)
+        def measure_granularity(seed: np.random.SeedSequence) -> Array:
+            accuracy = granularity(rows, tweets.second, plan, chosen, seed, clock)
             tick("cutting the day ever finer")
-            return found
+            return accuracy
 
-        by_grain = np.stack(list(pool.map(grains, seeds)))
+        by_granularity = np.stack(list(pool.map(measure_granularity, seeds)))
     result: dict[str, Any] = {
         name: {key: summary.spread(values) for key, values in scores[name].items()} for name in MEASURES
     }
@@ -77,21 +82,25 @@ def run_experiment(
     result["labels"] = _labels(tweets.positive, base, plan, seeds[0])
     result["granularity"] = {
         "blocks": list(plan.granularity),
-        "steps": by_grain[:, :, len(GRAINS)].mean(axis=0).round().astype(int).tolist(),
+        "steps": by_granularity[:, :, len(GRANULARITY_APPROACHES)].mean(axis=0).round().astype(int).tolist(),
         "step_sizes": [chosen.single, chosen.separate],
-        **{key: summary.spread(by_grain[:, :, k]) for k, key in enumerate(GRAINS)},
+        **{key: summary.spread(by_granularity[:, :, k]) for k, key in enumerate(GRANULARITY_APPROACHES)},
     }
-    result["prod"] = {"radius": plan.radius, "rate_of_theorem_4": all(each[0][2] for each in repetitions)}
+    result["prod"] = {
+        "radius": plan.radius,
+        "rate_of_theorem_4": all(by_step[0][2] for by_step in repetitions),
+    }
     result["seconds"] = {"train": clock.train, "evaluate": clock.evaluate}
     return result
 
 
 def describe(
-    found: dict[str, Any], plan: Experiment, tweets: Tweets, *, protocol: str, file: str | None
+    results: dict[str, Any], plan: Experiment, tweets: Tweets, *, protocol: str, file: str | None
 ) -> dict[str, Any]:
-    """A result with all that is needed to read it: what it is of, and how it came about.
+    """Return the results together with the data set, settings, names and versions that explain them.
 
-    file: the name of the file, without its folder; None for the stand-in.
+    protocol: "text" or "script".
+    file: name of the data file without its folder; None for the stand-in data.
     """
     how = plan.protocol
     return {
@@ -117,14 +126,14 @@ def describe(
             "seed": plan.seed,
         },
         "approaches": dict(APPROACHES),
-        **found,
+        **results,
         "choices": choices(how, paper_steps=plan.steps == (PAPER,)),
         "versions": versions(),
     }
 
 
 def versions() -> dict[str, str]:
-    """What computed the result."""
+    """Versions of Python, semicyclic and the numerical libraries."""
     names = ("numpy", "numba", "llvmlite")
     return {
         "semicyclic": __version__,
@@ -134,7 +143,7 @@ def versions() -> dict[str, str]:
 
 
 def _labels(positive: Array, base: Array, plan: Experiment, seed: np.random.SeedSequence) -> dict[str, Any]:
-    """How many rows of each label every block has: all of them, and those the skew keeps."""
+    """Count the rows of each label in every block, before and after the skew."""
     m = plan.protocol.blocks
     everything = np.arange(len(positive))
     kept = protocol.apply_skew(plan.protocol, everything, positive, base, generators(seed)[-1])

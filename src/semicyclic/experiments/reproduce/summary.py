@@ -11,9 +11,9 @@ from semicyclic.types import Array
 
 # Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
 T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
-# Numbers a set of matrices may have at most to be written.
-LARGEST = 100_000
-# Paired differences worth a line of their own: which, than which.
+# Larger matrices are left out of the results.
+MAX_MATRIX_CELLS = 100_000
+# Paired differences to report: (approach, reference).
 CONTRASTS = (
     ("pluralistic_average", "pluralistic"),
     ("pluralistic", "iid"),
@@ -32,22 +32,25 @@ CONTRASTS = (
 
 
 def best(repetitions: list[Any], plan: Experiment) -> tuple[dict[str, int], dict[str, dict[str, Array]]]:
-    """Each approach's best step, by its mean accuracy on the last day; and its scores [R, K] at it."""
+    """Return the index of each approach's best step size and its scores [R, K] with it, by measure.
+
+    The best step size has the highest mean accuracy on the last day.
+    """
     best = {}
     scores: dict[str, dict[str, Array]] = {name: {} for name in MEASURES}
     for key in APPROACHES:
         last = [
-            np.mean([found[k][0]["accuracy"][key][-1] for found in repetitions])
+            np.mean([by_step[k][0]["accuracy"][key][-1] for by_step in repetitions])
             for k in range(len(plan.steps))
         ]
         best[key] = int(np.argmax(last))
         for name in MEASURES:
-            scores[name][key] = np.stack([found[best[key]][0][name][key] for found in repetitions])
+            scores[name][key] = np.stack([by_step[best[key]][0][name][key] for by_step in repetitions])
     return best, scores
 
 
 def step(plan: Experiment, approach: str, index: int) -> list[float]:
-    """The logistic steps an approach used: of the single chain, of a block's own, or both."""
+    """Logistic step sizes that an approach used: of the single chain, of the separate chains, or both."""
     steps = plan.steps[index]
     if approach.startswith("per_component"):
         return [steps.separate]
@@ -55,48 +58,51 @@ def step(plan: Experiment, approach: str, index: int) -> list[float]:
 
 
 def spread(values: Array) -> dict[str, list[float]]:
-    """Mean and standard deviation over repetitions; of a single one, 0."""
+    """Mean and standard deviation over repetitions; the deviation is 0 for a single repetition."""
     std = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
     return {"mean": values.mean(axis=0).tolist(), "std": std.tolist()}
 
 
 def differences(scores: dict[str, Array]) -> list[dict[str, Any]]:
-    """Paired differences on the last day, and whether they stand out; a single repetition has no error."""
+    """Paired differences on the last day, and whether they are significant.
+
+    A single repetition has no standard error.
+    """
     out: list[dict[str, Any]] = []
     for one, other in CONTRASTS:
         first, second = scores[one][:, -1], scores[other][:, -1]
         if len(first) > 1:
             gap = paired_difference(first, second)
             clear = abs(gap.mean) > beyond(len(first)) * gap.error
-            told: dict[str, Any] = {"mean": gap.mean, "standard_error": gap.error, "clear": bool(clear)}
+            statistics: dict[str, Any] = {"mean": gap.mean, "standard_error": gap.error, "clear": bool(clear)}
         else:
-            told = {"mean": float(first[0] - second[0]), "standard_error": None, "clear": False}
-        out.append({"of": one, "over": other, **told})
+            statistics = {"mean": float(first[0] - second[0]), "standard_error": None, "clear": False}
+        out.append({"of": one, "over": other, **statistics})
     return out
 
 
 def beyond(repetitions: int) -> float:
-    """Standard errors that a difference must exceed to stand out: Student's t, 95 %, never below 2."""
+    """Number of standard errors a significant difference must exceed: Student's t, 95 %, at least 2."""
     return max(T_95[min(repetitions - 2, len(T_95) - 1)], 2.0)
 
 
 def two_blocks(repetitions: list[Any], best: int) -> dict[str, Any]:
-    """The single chain after every block of every day, on the midnight and on the noon block."""
-    table = np.stack([found[best][1]["consensus"] for found in repetitions])
+    """Accuracy of the single chain after every block of every day, on the midnight and on the noon block."""
+    table = np.stack([by_step[best][1]["consensus"] for by_step in repetitions])
     m = table.shape[-1]
     flat = table.reshape(len(table), -1, m)
     return {"midnight": spread(flat[:, :, 0]), "noon": spread(flat[:, :, m // 2])}
 
 
 def matrices(repetitions: list[Any], best: dict[str, int]) -> dict[str, Any]:
-    """Accuracy of every model on every block, mean over repetitions, on the last day.
+    """Accuracy of every model on every block on the last day, mean over repetitions.
 
-    Of the single chain, whose mean is the consensus and whose diagonal the pluralistic score, on
-    every day as well. Left out where they would be too large to be read.
+    The single chain has a matrix for every day as well: its mean is the consensus score, its diagonal
+    the pluralistic score. Matrices that are too large to read are left out.
     """
     first = repetitions[0][0][1]
     m = first["consensus"].shape[-1]
-    if m * m > LARGEST:
+    if m * m > MAX_MATRIX_CELLS:
         return {}
     out: dict[str, Any] = {}
     for key in (
@@ -107,9 +113,9 @@ def matrices(repetitions: list[Any], best: dict[str, int]) -> dict[str, Any]:
         "per_component_average",
         "pluralistic_average",
     ):
-        table = np.stack([found[best[key]][1][key] for found in repetitions]).mean(axis=0)
+        table = np.stack([by_step[best[key]][1][key] for by_step in repetitions]).mean(axis=0)
         name = "single_chain" if key == "consensus" else key
         out[name] = table[-1].tolist()
-        if key == "consensus" and table.size <= LARGEST:
+        if key == "consensus" and table.size <= MAX_MATRIX_CELLS:
             out["single_chain_by_day"] = table.tolist()
     return out

@@ -1,4 +1,4 @@
-"""Differences between the paper's text and its authors' script, and which one a run followed."""
+"""Differences between the paper's text and its authors' script, and the variant that a run used."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ from semicyclic.experiments.reproduce.protocol import SKEWS, Protocol
 
 
 class TextScriptChoice(NamedTuple):
-    """A place where the two differ, what each does, and what this run did."""
+    """One detail in which text and script differ, with the text's, the script's and this run's variant."""
 
     what: str
     text: str
@@ -15,7 +15,10 @@ class TextScriptChoice(NamedTuple):
 
 
 def choices(protocol: Protocol, *, paper_steps: bool) -> list[dict[str, Any]]:
-    """All of them, for a report. paper_steps: whether the steps are those of the paper."""
+    """Return all differences, for a report.
+
+    paper_steps: whether the run uses the paper's step sizes.
+    """
     skews = {"rate": "as the text", "drop": "as the script", "none": "no skew"}
     starts = "as the script" if protocol.random_start else "as the text"
     wraps = (
@@ -26,7 +29,7 @@ def choices(protocol: Protocol, *, paper_steps: bool) -> list[dict[str, Any]]:
     cut = "as the script" if protocol.cuts_tests else "as the text"
     loss = "softmax, as the script" if protocol.loss.outputs > 1 else "logistic, as the text"
     loss += ", with the paper's steps" if paper_steps else ", with other steps"
-    found = [
+    differences = [
         TextScriptChoice(
             "first iterate",
             "zero, as in the theorems",
@@ -77,4 +80,4 @@ def choices(protocol: Protocol, *, paper_steps: bool) -> list[dict[str, Any]]:
             "all of it from one seed",
         ),
     ]
-    return [choice._asdict() for choice in found]
+    return [choice._asdict() for choice in differences]

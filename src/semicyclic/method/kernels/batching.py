@@ -16,7 +16,7 @@ from semicyclic.jit import jit
 from semicyclic.method.kernels.prefetch import prefetch
 from semicyclic.method.kernels.readout import TILE_BITS
 
-# Rows to be copied are asked for so many rows ahead.
+# Number of rows by which the copy prefetches ahead.
 AHEAD = 16
 # A minibatch of fewer rows is left as it is: sorting it would cost more than it saves.
 FEW = 8

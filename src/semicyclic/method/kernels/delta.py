@@ -4,7 +4,7 @@ from typing import Any
 
 from semicyclic.jit import jit
 
-# Models side by side are walked through in stretches of so many cells, which stay in the cache.
+# Number of cells compared at a time across all blocks: they stay in the cache.
 STRETCH = 4096
 
 

@@ -13,7 +13,7 @@ from semicyclic.method.kernels.losses import decay, log_one_plus
 from semicyclic.method.kernels.simd import LANES, dot_lanes
 from semicyclic.method.metrics import ABSOLUTE_ERROR, ACCURACY, LOG_LOSS, SQUARED_ERROR
 
-# Sums of so many rows at most are held in single precision before they are added to the rest.
+# The most rows whose sum is kept in single precision before it is added to the total.
 SHORT = 64
 
 
@@ -67,7 +67,7 @@ def measure_parts(
 
 @jit
 def _hits(rows: Any, weights: Any, target: Any, span: Any, results: Any) -> Any:
-    """Accuracy; a score of exactly 0 is the first class (SPEC H3)."""
+    """Accuracy; a score of exactly 0 is the first class (docs/math.md#scores)."""
     indptr, indices, values = rows
     score, sums, (weight, each) = results
     zero = weights.dtype.type(0.0)

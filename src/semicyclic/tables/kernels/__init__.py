@@ -1,4 +1,4 @@
-"""Compiled code of the tables."""
+"""Compiled (Numba) functions of the tables package."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,8 @@
 """Feature hashing: from the cells of a table to the columns of sparse rows.
 
 A feature has a name, such as `carrier=UA`, and its key is a hash of that name: FNV-1a of its UTF-8
-bytes, stirred by the last steps of SplitMix64. It is stable for ever, since models are stored on it;
-`key_of` is the definition, which the kernels follow piece by piece.
+bytes, followed by the finalizer of SplitMix64. The hash must never change, because stored models depend
+on it. `key_of` is the reference implementation; the kernels compute the same key incrementally.
 """
 
 from typing import Any
@@ -13,13 +13,13 @@ from semicyclic.jit import inline, jit
 
 OFFSET, PRIME = 0xCBF29CE484222325, 0x100000001B3
 _PRIME = np.uint64(PRIME)
-_STIR = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-# What stands between a column's name and a value, and after it where the value is missing.
+_MIX = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+# Separators between a column name and a value, token or bin; MISSING ends the name of a missing value.
 EQUALS, HAS, MISSING, BIN = "=", ":", "?", "~"
-# Texts of at most four bytes that stand for nothing, as numbers.
+# Strings that count as missing. The kernel compares them as integers, so they have at most four bytes.
 MISSING_WORDS = ("", "NA", "N/A", "NaN", "nan", "NULL", "null", "None")
-_NOTHING = np.array([int.from_bytes(word.encode(), "big") for word in MISSING_WORDS], np.uint64)
-# A token's letters: figures, letters in lower case, the underscore, and all beyond ASCII.
+_MISSING_CODES = np.array([int.from_bytes(word.encode(), "big") for word in MISSING_WORDS], np.uint64)
+# Byte to token byte: letters in lower case, digits, underscore and all non-ASCII bytes; 0 is a separator.
 LETTER = np.zeros(256, np.uint8)
 for _byte in range(256):
     if chr(_byte).isalnum() or _byte == ord("_") or _byte >= 128:
@@ -29,12 +29,12 @@ for _byte in range(256):
 
 
 def key_of(name: str) -> int:
-    """The key of a feature."""
+    """Return the 64-bit key of a feature name."""
     return mix_bits(seed_of(name))
 
 
 def seed_of(text: str) -> int:
-    """FNV-1a so far, of the part of a name that all of a column's features share."""
+    """Return the FNV-1a state after `text`, the name prefix that all features of a column share."""
     key = OFFSET
     for byte in text.encode("utf-8"):
         key = (key ^ byte) * PRIME % 2**64
@@ -42,21 +42,21 @@ def seed_of(text: str) -> int:
 
 
 def mix_bits(key: int) -> int:
-    """A hash of which every bit counts; never 0, which stands for no feature."""
-    key = (key ^ key >> 30) * int(_STIR[0]) % 2**64
-    key = (key ^ key >> 27) * int(_STIR[1]) % 2**64
+    """Apply the SplitMix64 finalizer; never returns 0, which means no feature."""
+    key = (key ^ key >> 30) * int(_MIX[0]) % 2**64
+    key = (key ^ key >> 27) * int(_MIX[1]) % 2**64
     return (key ^ key >> 31) or 1
 
 
 def tokens_of(text: bytes) -> list[bytes]:
-    """The tokens of a text, as the kernels find them."""
+    """Split a text into tokens, in the same way as the kernels."""
     lowered = LETTER[np.frombuffer(text, np.uint8)].tobytes()
     return [token for token in lowered.split(b"\0") if token]
 
 
 @jit
-def leave_out_missing(data: Any, first: Any, there: Any) -> Any:
-    """Texts that stand for nothing (`MISSING_WORDS`) are not there."""
+def mark_missing_words(data: Any, first: Any, there: Any) -> Any:
+    """Set there[r] to False for strings that are in `MISSING_WORDS`."""
     for r in range(len(there)):
         low = first[r]
         size = first[r + 1] - low
@@ -65,22 +65,22 @@ def leave_out_missing(data: Any, first: Any, there: Any) -> Any:
         word = np.uint64(0)
         for p in range(low, first[r + 1]):
             word = word << np.uint64(8) | np.uint64(data[p])
-        for k in range(len(_NOTHING)):
-            if word == _NOTHING[k]:
+        for k in range(len(_MISSING_CODES)):
+            if word == _MISSING_CODES[k]:
                 there[r] = False
 
 
 @inline
-def _stir(key: Any) -> Any:
-    key = (key ^ (key >> np.uint64(30))) * _STIR[0]
-    key = (key ^ (key >> np.uint64(27))) * _STIR[1]
+def _mix(key: Any) -> Any:
+    key = (key ^ (key >> np.uint64(30))) * _MIX[0]
+    key = (key ^ (key >> np.uint64(27))) * _MIX[1]
     key = key ^ (key >> np.uint64(31))
     return key if key != np.uint64(0) else np.uint64(1)
 
 
 @jit
 def cell_keys(data: Any, first: Any, there: Any, seed: Any, missing: Any, keys: Any) -> Any:
-    """The key of every cell of a column of texts, each one value; `missing` where there is none."""
+    """Write the key of every cell of a category column to `keys`; `missing` is the key of a missing cell."""
     for r in range(len(keys)):
         if not there[r]:
             keys[r] = missing
@@ -88,12 +88,12 @@ def cell_keys(data: Any, first: Any, there: Any, seed: Any, missing: Any, keys: 
         key = seed
         for p in range(np.uint64(first[r]), np.uint64(first[r + 1])):
             key = (key ^ np.uint64(data[p])) * _PRIME
-        keys[r] = _stir(key)
+        keys[r] = _mix(key)
 
 
 @jit
 def token_keys(data: Any, first: Any, there: Any, seed: Any, missing: Any, begin: Any, keys: Any) -> Any:
-    """The keys of every text's tokens, one after another; text r has begin[r]:begin[r+1]."""
+    """Write the token keys of all texts, text r at keys[begin[r]:begin[r+1]]; return their number."""
     at = 0
     begin[0] = 0
     for r in range(len(begin) - 1):
@@ -107,11 +107,11 @@ def token_keys(data: Any, first: Any, there: Any, seed: Any, missing: Any, begin
                 if letter:
                     key = (key ^ np.uint64(letter)) * _PRIME
                 elif key != seed:
-                    keys[at] = _stir(key)
+                    keys[at] = _mix(key)
                     at += 1
                     key = seed
             if key != seed:
-                keys[at] = _stir(key)
+                keys[at] = _mix(key)
                 at += 1
         begin[r + 1] = at
     return at
@@ -119,12 +119,12 @@ def token_keys(data: Any, first: Any, there: Any, seed: Any, missing: Any, begin
 
 @jit
 def number_cells(numbers: Any, scaling: Any, edges: Any, places: Any, columns: Any, values: Any) -> Any:
-    """For each number its scaled value and its bin; or that it is missing.
+    """Write the features of each number: its scaled value and its bin, or that it is missing.
 
-    scaling: (mean, scale, furthest). places: the columns of the value, of a missing one, of each bin.
-    columns, values: [n, 2]; a column of -1 is none.
+    scaling: (mean, scale, limit), the scaled value being clipped to +-limit. places: the columns of the
+    value, of a missing value, and of each bin. columns, values: [n, 2] output; column -1 means no feature.
     """
-    mean, scale, furthest = scaling
+    mean, scale, limit = scaling
     for r in range(np.uint64(len(numbers))):
         x = numbers[r]
         if np.isnan(x):
@@ -133,9 +133,9 @@ def number_cells(numbers: Any, scaling: Any, edges: Any, places: Any, columns: A
             values[r, 0] = 1.0
             continue
         columns[r, 0] = places[0]
-        values[r, 0] = min(max((x - mean) / scale, -furthest), furthest)
+        values[r, 0] = min(max((x - mean) / scale, -limit), limit)
         values[r, 1] = 1.0
-        # Fewer than twenty comparisons are counted sooner than guessed.
+        # With fewer than twenty edges, counting is faster than a binary search.
         below = 0
         for e in range(np.uint64(len(edges))):
             below += x >= edges[e]
@@ -144,7 +144,7 @@ def number_cells(numbers: Any, scaling: Any, edges: Any, places: Any, columns: A
 
 @jit
 def hash_columns(keys: Any, bits: Any, columns: Any) -> Any:
-    """The column of every key: its highest bits; -1 for none."""
+    """Write the column of every key: its highest `bits` bits; -1 for key 0."""
     shift = np.uint64(64 - bits)
     for k in range(len(keys)):
         columns[k] = np.int32(keys[k] >> shift) if keys[k] else -1
@@ -152,33 +152,33 @@ def hash_columns(keys: Any, bits: Any, columns: Any) -> Any:
 
 @jit
 def look_up(keys: Any, table: Any, number: Any, columns: Any) -> Any:
-    """The column of every key in a dictionary; -1 for what it does not have."""
+    """Write the column of every key in the hash table; -1 for unknown keys."""
     mask = np.uint64(len(table) - 1)
     for k in range(len(keys)):
         columns[k] = -1
-        place = keys[k] & mask
-        while table[place] != np.uint64(0) and keys[k]:
-            if table[place] == keys[k]:
-                columns[k] = number[place]
+        slot = keys[k] & mask
+        while table[slot] != np.uint64(0) and keys[k]:
+            if table[slot] == keys[k]:
+                columns[k] = number[slot]
                 break
-            place = (place + np.uint64(1)) & mask
+            slot = (slot + np.uint64(1)) & mask
 
 
 @jit
-def enter(keys: Any, table: Any, number: Any) -> Any:
-    """Put keys into an empty dictionary, numbered in their order."""
+def insert_keys(keys: Any, table: Any, number: Any) -> Any:
+    """Insert keys into an empty hash table (linear probing), numbered in their order."""
     mask = np.uint64(len(table) - 1)
     for k in range(len(keys)):
-        place = keys[k] & mask
-        while table[place] != np.uint64(0):
-            place = (place + np.uint64(1)) & mask
-        table[place] = keys[k]
-        number[place] = k
+        slot = keys[k] & mask
+        while table[slot] != np.uint64(0):
+            slot = (slot + np.uint64(1)) & mask
+        table[slot] = keys[k]
+        number[slot] = k
 
 
 @jit
 def first_seen(columns: Any, seen: Any, where: Any) -> Any:
-    """Where columns occur that were never seen before; how many there are."""
+    """Write the positions of columns not seen before to `where`, mark them as seen, return their number."""
     count = 0
     for k in range(len(columns)):
         j = columns[k]
@@ -190,14 +190,14 @@ def first_seen(columns: Any, seen: Any, where: Any) -> Any:
 
 
 @jit
-def lay_rows(
+def write_sparse_rows(
     columns: Any, values: Any, tokens: Any, begin: Any, spot: Any, indptr: Any, indices: Any, cells: Any
 ) -> Any:
-    """Lay the cells of every row side by side, those of one column as one; how many there are.
+    """Write the rows in CSR form, summing cells of the same column; return the number of cells.
 
-    columns, values: [n, F] cells of numbers and categories; a column of -1 is none. tokens: the columns
-    of all texts' tokens; those of row r in text t go from begin[t, r] to begin[t, r + 1], and have
-    length 1 together if they all differ. spot: [d] of -1, where a column last occurred.
+    columns, values: [n, F] cells of numbers and categories; column -1 means no cell. tokens: columns of the
+    tokens of all texts; those of row r in text t are begin[t, r]:begin[t, r + 1], and have norm 1 together
+    if they all differ. spot: [d] filled with -1; work space for the last position of each column.
     """
     at = np.uint64(0)
     indptr[0] = 0
@@ -206,7 +206,7 @@ def lay_rows(
         for k in range(np.uint64(columns.shape[1])):
             j = columns[r, k]
             if j >= 0:
-                at = _lay(np.uint64(j), values[r, k], low, at, spot, indices, cells)
+                at = _write_cell(np.uint64(j), values[r, k], low, at, spot, indices, cells)
         for t in range(np.uint64(len(begin))):
             first, last = begin[t, r], begin[t, r + np.uint64(1)]
             if first == last:
@@ -215,16 +215,16 @@ def lay_rows(
             for k in range(np.uint64(first), np.uint64(last)):
                 j = tokens[k]
                 if j >= 0:
-                    at = _lay(np.uint64(j), value, low, at, spot, indices, cells)
+                    at = _write_cell(np.uint64(j), value, low, at, spot, indices, cells)
         indptr[r + np.uint64(1)] = at
     return np.int64(at)
 
 
 @inline
-def _lay(j: Any, value: Any, low: Any, at: Any, spot: Any, indices: Any, cells: Any) -> Any:
-    held = np.int64(spot[j])
-    if held >= low:
-        cells[np.uint64(held)] += value
+def _write_cell(j: Any, value: Any, low: Any, at: Any, spot: Any, indices: Any, cells: Any) -> Any:
+    previous = np.int64(spot[j])
+    if previous >= low:
+        cells[np.uint64(previous)] += value
         return at
     spot[j] = np.int32(at)
     indices[at] = j

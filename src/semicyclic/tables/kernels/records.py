@@ -9,29 +9,29 @@ QUOTE, NEWLINE, RETURN = 34, 10, 13
 
 @jit
 def record_end(data: Any, start: Any, delimiter: Any, quoted: Any) -> Any:
-    """Where the last whole record of data[start:] ends; `start` if none does.
+    """Return the end of the last complete record of data[start:], or `start` if there is none.
 
-    A quote opens only at the start of a cell; inside, two of them stand for one.
+    A quote opens only at the start of a cell; inside quotes, a doubled quote is a literal one.
     """
     end = start
-    fresh = True
-    inside = False
+    cell_start = True
+    in_quotes = False
     p = start
     while p < len(data):
         byte = data[p]
-        if inside:
+        if in_quotes:
             if byte == QUOTE:
                 if p + 1 < len(data) and data[p + 1] == QUOTE:
                     p += 1
                 else:
-                    inside = False
+                    in_quotes = False
         elif byte == NEWLINE:
             end = p + 1
-            fresh = True
-        elif byte == QUOTE and fresh and quoted:
-            inside = True
-            fresh = False
+            cell_start = True
+        elif byte == QUOTE and cell_start and quoted:
+            in_quotes = True
+            cell_start = False
         else:
-            fresh = byte in (delimiter, RETURN)
+            cell_start = byte in (delimiter, RETURN)
         p += 1
     return end

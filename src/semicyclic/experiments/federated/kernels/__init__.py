@@ -1,4 +1,4 @@
-"""Compiled code of the simulated devices."""
+"""Compiled training code of the simulated devices."""
 
 from typing import TYPE_CHECKING
 

@@ -10,7 +10,7 @@ CsrArrays = tuple[Array, Array, Array]
 
 @jit
 def train_weights(cells: CsrArrays, labels: Array, weights: Array, order: Array, step_size: float) -> Array:
-    """Weights after as many minibatch steps as `order` [steps, batch] has rows; the intercept is last."""
+    """Run one minibatch step per row of `order` [steps, batch]; return the weights, intercept last."""
     indptr, indices, values = cells
     w = weights.copy()
     steps, batch = order.shape
@@ -32,7 +32,7 @@ def train_weights(cells: CsrArrays, labels: Array, weights: Array, order: Array,
 
 @jit
 def loss_before(cells: CsrArrays, labels: Array, weights: Array, begin: int, end: int) -> float:
-    """The mean logistic loss of weights on the rows from begin to end."""
+    """Mean logistic loss of weights on the rows [begin, end)."""
     indptr, indices, values = cells
     total = 0.0
     for row in range(begin, end):
@@ -46,7 +46,7 @@ def loss_before(cells: CsrArrays, labels: Array, weights: Array, begin: int, end
 
 @jit
 def scores(cells: CsrArrays, weights: Array, begin: int, end: int) -> Array:
-    """<w, x> of the rows from begin to end."""
+    """Scores <w, x> of the rows [begin, end)."""
     indptr, indices, values = cells
     out = np.empty(end - begin)
     for row in range(begin, end):
@@ -58,5 +58,5 @@ def scores(cells: CsrArrays, weights: Array, begin: int, end: int) -> Array:
 
 
 def log_loss(score: Array, labels: Array) -> float:
-    """The mean logistic loss."""
+    """Mean logistic loss of scores for labels 0 and 1."""
     return float(np.mean(np.logaddexp(0.0, score) - labels * score))
