@@ -112,3 +112,23 @@ def test_tests_mirror_the_source() -> None:
     for path in Path(__file__).parent.rglob("test_*.py"):
         folder = path.parent.relative_to(Path(__file__).parent)
         assert (PACKAGE / folder).is_dir(), f"{folder} is no folder of the package"
+
+
+def test_references_to_documents_resolve() -> None:
+    """`docs/math.md#regret` names a heading. Documents outside the repository are not cited."""
+    sources = [*MODULES, *Path(__file__).parent.rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")]
+    cited = 0
+    for path in sources:
+        text = path.read_text(encoding="utf-8")
+        assert path == Path(__file__) or not re.search(r"\bSPEC\b", text), path
+        for page, anchor in re.findall(r"(docs/[\w-]+\.md)(?:#([\w-]+))?", text):
+            assert (ROOT / page).exists(), path
+            assert not anchor or anchor in anchors(ROOT / page), f"{path}: {page}#{anchor}"
+            cited += bool(anchor)
+    assert cited > 20
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

@@ -1,5 +1,7 @@
 """The package from outside: what it exports, what it loads, what it says of itself."""
 
+import doctest
+import importlib
 import inspect
 import pkgutil
 import subprocess
@@ -115,3 +117,14 @@ def test_constraints_hold_no_addresses() -> None:
 @pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "CITATION.cff", "LICENSE"])
 def test_the_house_has_its_papers(name: str) -> None:
     assert (ROOT / name).stat().st_size > 300
+
+
+def test_the_examples_in_docstrings_run() -> None:
+    found = 0
+    for path in (ROOT / "src" / "semicyclic").rglob("*.py"):
+        if ">>> " in path.read_text(encoding="utf-8"):
+            name = ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+            result = doctest.testmod(importlib.import_module(name))
+            assert result.failed == 0, name
+            found += result.attempted
+    assert found > 0

@@ -22,7 +22,7 @@ WHEN = "Mon Apr 06 22:19:45 PDT 2009"
 
 
 def naive(data: bytes, vocabulary: int = 1024) -> Tweets:
-    """The definition, with csv and re (SPEC H1)."""
+    """The definition, with csv and re (docs/math.md#sentiment140)."""
     rows, total = [], Counter[str]()
     for target, _, when, _, _, text in csv.reader(io.StringIO(data.decode("latin-1"), newline="")):
         text = text.replace("http://", "URI ").replace("https://", "URI ")

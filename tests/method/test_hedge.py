@@ -138,7 +138,7 @@ def test_adahedge_does_not_tire_over_a_long_horizon() -> None:
 @given(seed=seeds, style=st.integers(0, 4), bound=st.sampled_from([0.4, 1.0, 4.0]))
 @settings(max_examples=60, deadline=None)
 def test_the_two_regrets_of_prod_are_never_above_their_bounds(seed: int, style: int, bound: float) -> None:
-    """SPEC E6, on losses that follow the probabilities to hurt."""
+    """docs/math.md#hedge-guarantees, on losses that follow the probabilities to hurt."""
     rng = np.random.default_rng(seed)
     T = int(rng.integers(60, 1500))
     bets = sc.Prod(bound=bound).first(2, T)

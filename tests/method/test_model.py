@@ -37,7 +37,7 @@ def test_a_block_may_be_named_for_all_rows_or_for_each() -> None:
 
 
 def test_a_distribution_over_blocks_mixes_the_models() -> None:
-    """SPEC G2: the score of the averaged model is the average of the scores."""
+    """docs/math.md#soft-prediction: the score of the averaged model is the average of the scores."""
     share = np.array([0.25, 0.75])
     mixed = model().mixture(share)
     expected = np.hstack([X, np.ones((3, 1))]) @ mixed[0]

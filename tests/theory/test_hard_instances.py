@@ -266,7 +266,7 @@ def test_what_is_no_instance_is_refused(call: Callable[[], object], sentence: st
 
 
 def test_in_a_large_enough_dimension_unseen_directions_stay_unseen() -> None:
-    """SPEC I3: no query of norm B comes nearer than a/4 to any direction it has not seen."""
+    """docs/math.md#discovery: no query of norm B comes nearer than a/4 to any direction it has not seen."""
     d = hard_instances.dimension_needed(1, 100, delta=0.05)
     assert d == 4 + int(np.ceil(2048 * np.log(8 * 100 / 0.05)))
     rng = np.random.default_rng(0)

@@ -53,7 +53,7 @@ def comparators(X: Array, y: Array, B: float, seed: int) -> Array:
 def test_regret_is_never_above_its_bound(
     radius: float | None, rule: str, seed: int, n: int, d: int, B: float
 ) -> None:
-    """SPEC B3 and B4, absolute loss on unit rows: G = 1."""
+    """docs/math.md#regret and B4, absolute loss on unit rows: G = 1."""
     X, y, block = adversarial(seed, n, d, 3)
     step = {"paper": sc.step.paper(B), "tight": sc.step.tight(B), "dual": sc.step.dual_averaging(B)}[rule]
     rows = sc.Rows(X, y, block=block, intercept=False, dtype=np.float64)
@@ -69,7 +69,7 @@ def test_regret_is_never_above_its_bound(
 def test_the_residual_chain_competes_with_shared_plus_small_differences(
     seed: int, n: int, eta: float, R: int
 ) -> None:
-    """SPEC K1: (||w||^2 + 4 sum ||v||^2) / (2 eta) + (1 + R/4) eta T / 2, for any w and v."""
+    """docs/math.md#residual: (||w||^2 + 4 sum ||v||^2) / (2 eta) + (1 + R/4) eta T / 2, for any w and v."""
     m, d = 4, 3
     X, y, block = adversarial(seed, n, d, m)
     groups = [list(range(m)), [i // 2 for i in range(m)]][:R]
@@ -90,7 +90,7 @@ def test_the_residual_chain_competes_with_shared_plus_small_differences(
 @given(seed=single, n=st.integers(1, 300), D=st.sampled_from([0.3, 1.0]))
 @settings(max_examples=40, deadline=None)
 def test_adaptive_steps_in_a_box_keep_their_regret_bound(seed: int, n: int, D: float) -> None:
-    """SPEC K7: at rate sqrt(2) D, 2 sqrt(2) D sum_j sqrt(sum_t g_tj^2)."""
+    """docs/math.md#adagrad: at rate sqrt(2) D, 2 sqrt(2) D sum_j sqrt(sum_t g_tj^2)."""
     X, y, block = adversarial(seed, n, 3, 3)
     rows = sc.Rows(X, y, block=block, intercept=False, dtype=np.float64)
     step = sc.step.adagrad(np.sqrt(2) * D, box=D)
@@ -247,7 +247,7 @@ def test_orthogonal_blocks_make_single_and_separate_chains_equal(seed: int, m: i
 
 @pytest.mark.slow
 def test_importance_weights_keep_theorem_3_for_the_target_mixture() -> None:
-    """SPEC F2: E sum_i pi_i F_i(w~^i) <= F_pi(w*) + GB sqrt(chi / T), blocks of unequal length."""
+    """docs/math.md#objective-shares: E sum_i pi_i F_i(w~^i) <= F_pi(w*) + GB sqrt(chi / T)."""
     target = np.array([0.5, 0.5])
     K, long, short = 40, 90, 10
     block = np.tile(np.r_[np.zeros(long, int), np.ones(short, int)], K)

@@ -1,7 +1,7 @@
 """Alternative models from the log of a run: other blocks, read-outs or cycles, without the data.
 
 For a single chain, every averaged read-out is a sum of logged records, also for coarser blocks that consist
-of its blocks (SPEC K5).
+of its blocks (docs/math.md#records).
 """
 
 import warnings

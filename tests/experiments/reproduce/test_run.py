@@ -64,7 +64,7 @@ def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[RepetitionData, ap
 
 @pytest.mark.parametrize("follow", [protocol.text, protocol.script], ids=["text", "script"])
 def test_every_score_is_what_the_paper_defines(tweets: Tweets, follow: Any) -> None:
-    """SPEC H3, spelt out by one matrix a day: mean of all cells, or of the diagonal."""
+    """docs/math.md#scores, spelt out by one matrix a day: mean of all cells, or of the diagonal."""
     how = follow(blocks=4, cycles=3, batch_size=16)
     data, start = prepared(tweets, how)
     bank = approaches.fit(data, how, start, STEPS, 10.0)
@@ -131,7 +131,7 @@ def test_the_hour_as_a_feature_is_one_column_for_each_block(tweets: Tweets) -> N
 
 
 def test_two_class_softmax_is_logistic_with_twice_the_step(tweets: Tweets) -> None:
-    """SPEC H4: so the paper's 0.464 is the logistic 0.928."""
+    """docs/math.md#softmax-step: so the paper's 0.464 is the logistic 0.928."""
     fields: Any = {"blocks": 4, "cycles": 3, "batch_size": 16, "skew": protocol.by_rate}
     logistic, start = prepared(tweets, protocol.text(**fields))
     soft = protocol.script(**{**fields, "wraps": False, "random_start": False, "cuts_tests": False})

@@ -95,8 +95,8 @@ class BlockModels:
     def personal(self, profile: npt.ArrayLike) -> dict[str, Array]:
         """Return the model of one client, weighted by its availability: sum_i a(i) w^i.
 
-        The guarantee (SPEC G2) holds if the loss is convex in the arrays. For a neural network, average the
-        predictions of the blocks' models instead, or draw a block.
+        The guarantee (docs/math.md#soft-prediction) holds if the loss is convex in the arrays. For a neural
+        network, average the predictions of the blocks' models instead, or draw a block.
 
         Parameters
         ----------

@@ -2,8 +2,8 @@ r"""Tokenizer: converts the bytes of Sentiment140's CSV to word numbers in one p
 
 The file is latin-1 with six columns (target, id, date, flag, user, text). A byte is a character, so a
 table of 256 entries gives the class that Python's `re` assigns to each. The text is split into tokens by
-three rules in this order (SPEC H1): "http://" and "https://" are replaced by "URI "; a run of three or
-more equal characters is shortened to two; a token matches `[\w']+|[.,!?;]`.
+three rules in this order: "http://" and "https://" are replaced by "URI "; a run of three or more equal
+characters is shortened to two; a token matches `[\w']+|[.,!?;]` (docs/math.md#sentiment140).
 """
 
 import re

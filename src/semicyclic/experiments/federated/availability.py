@@ -47,7 +47,7 @@ class Availability(NamedTuple):
         return np.flatnonzero(drawn < chance)
 
     def profiles(self, schedule: Schedule) -> Array:
-        """[N, m] each device's availability as a distribution over blocks (SPEC G1).
+        """[N, m] each device's availability as a distribution over blocks (docs/math.md#availability).
 
         The distribution is uniform for a device that is never available.
         """

@@ -33,7 +33,7 @@ class FleetSettings:
     availability: one of AVAILABILITY_MODELS, or the path of a trace file.
     per_round, invited: a round uses `per_round` replies of `invited` devices.
     step_size: step size of local steps; 0 means 2 / sqrt(local_steps), because averages need large steps
-        (SPEC K6).
+        (docs/math.md#step-for-averages).
     skew, turn: dependence of the synthetic rows on the zone, see `population.synthetic`.
     ties: dependence of speed, amount of data and reliability on the zone.
     deadline: seconds that a round waits for replies.

@@ -17,7 +17,7 @@ MEMBERSHIPS = {
 
 
 class HeldOutRows(NamedTuple):
-    """Held-out rows with a weight per block, which follows the availability of their device (SPEC G1).
+    """Held-out rows, weighted in each block by the availability of their device (docs/math.md#availability).
 
     X: [rows, d + 1] dense features with a constant column.
     truth: [rows] whether the label is positive.

@@ -165,7 +165,7 @@ def grade(
 ) -> tuple[dict[str, dict[str, Array]], dict[str, Array]]:
     """Return the score of every day [K] by measure and approach, and matrices of accuracy by approach.
 
-    Scores are unweighted means over blocks (SPEC H3).
+    Scores are unweighted means over blocks (docs/math.md#scores).
     """
     scores: dict[str, dict[str, Array]] = {}
     matrices: dict[str, Array] = {}

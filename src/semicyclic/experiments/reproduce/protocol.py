@@ -34,7 +34,8 @@ class Protocol:
     wraps: if true, every visit has the same number of full minibatches, and small blocks are read
         again (the script); otherwise each block's rows are divided over the days (the text).
     random_start: draw every initial weight from N(0, 1) instead of starting at zero.
-    loss: logistic, or the equivalent two-class softmax, which needs half the step size (SPEC H4).
+    loss: logistic, or the equivalent two-class softmax, which needs half the step size
+        (docs/math.md#softmax-step).
     cuts_tests: drop an incomplete last minibatch of test rows.
     """
 

@@ -15,7 +15,7 @@ from semicyclic.method.batches import Packed, RowOrder, pack
 from semicyclic.method.rows import Rows
 from semicyclic.types import Array
 
-# The paper's learning rates; each is half the equivalent step size of the logistic loss (SPEC H4).
+# The paper's learning rates; each is half the equivalent logistic step size (docs/math.md#softmax-step).
 LEARNING_RATES = (0.1, 0.215, 0.464, 1.0, 2.15)
 PAPER = StepSizes(single=2 * 0.464, separate=2 * 1.0)
 GRANULARITY = (1, 2, 6, 24, 144, 1440)
