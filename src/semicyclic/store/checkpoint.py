@@ -23,7 +23,7 @@ from semicyclic.types import Array
 Arrays = dict[str, Array]
 
 # Metadata key and format version.
-KEY, VERSION = "semicyclic-run", 3
+KEY, VERSION = "semicyclic-run", 4
 # Fields of the pending `Rows` and of the `DroppedRecords` that are stored as arrays.
 ROW_FIELDS = ("indptr", "indices", "values", "labels", "block", "cycle")
 PAST_FIELDS = ("mean", "last", "weight", "cycle", "loss", "rows", "order")
