@@ -17,9 +17,11 @@ class RowWindow(NamedTuple):
 
     starts, columns, values: cells in CSR form, including the intercept and the marks.
     target, weight, norm: [n] encoded label, weight, and squared norm of the features and the intercept.
-    fine, cycle: [n] finest block and cycle. clock: [n] arrival time in microseconds.
+    fine, cycle: [n] finest block and cycle.
     frozen_at: [n] freeze time in microseconds, that is when the models that predict the row in the
         walk-forward protocol were last updated.
+    known, known_frozen: [n] number of rows of the window whose labels are known when the row arrives, and at
+        its freeze time.
     """
 
     starts: Array
@@ -30,8 +32,9 @@ class RowWindow(NamedTuple):
     norm: Array
     fine: Array
     cycle: Array
-    clock: Array
     frozen_at: Array
+    known: Array
+    known_frozen: Array
 
 
 class CandidateState(NamedTuple):

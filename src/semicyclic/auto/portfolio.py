@@ -27,6 +27,7 @@ from semicyclic.auto.protocol import EvaluationProtocol, Plan, new_protocol
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.schedule.block_edges import DAY
+from semicyclic.schedule.label_delay import known_before
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timezones import from_wall, to_wall
 from semicyclic.types import Array
@@ -225,9 +226,7 @@ class Portfolio:
                 np.empty((scored if is_active else 0, size), np.float32) for is_active in active
             )
             work, out = workspace(part.tables, outputs), (place, progressive, forward)
-            trained = kernels.candidate_sgd.walk(
-                part.tables, plan, part.state, window, (0, old), self.delay, out, work
-            )
+            trained = kernels.candidate_sgd.walk(part.tables, plan, part.state, window, (0, old), out, work)
             return progressive, forward, trained
 
         if self.threads > 1:
@@ -343,8 +342,9 @@ class Portfolio:
             float(self.intercept),
             (starts, columns, values, norm),
         )
-        per_row = rows.target, rows.weight, norm, rows.fine, rows.cycle, rows.clock, rows.frozen_at
-        return RowWindow(starts, columns, values, *per_row)
+        per_row = rows.target, rows.weight, norm, rows.fine, rows.cycle, rows.frozen_at
+        known = [known_before(rows.clock, until, self.delay) for until in (rows.clock, rows.frozen_at)]
+        return RowWindow(starts, columns, values, *per_row, *known)
 
     def _widen(self) -> None:
         """Grow the weight arrays if needed, with spare columns for features not seen yet."""

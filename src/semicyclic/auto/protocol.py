@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic.auto import kernels
+from semicyclic.schedule.label_delay import known_before
 from semicyclic.types import Array
 
 # Of the fields of `kernels.mixing.MixingRows`.
@@ -44,11 +45,13 @@ class EvaluationProtocol(NamedTuple):
             kernels.mixing.MixingRows(*(np.concatenate(pair) for pair in zip(self.told, rows, strict=True))),
             *(np.concatenate(pair) for pair in zip(self[2:], new, strict=True)),
         )
-        known = kernels.mixing.choose(
-            full.bets, plan, tuple(full.told), (0, pending), delay, full[2:], full._scratch()
+        clock, frozen_at = full.told.clock, full.told.frozen_at
+        known = known_before(clock, clock, delay), known_before(clock, frozen_at, delay)
+        recorded = kernels.mixing.choose(
+            full.bets, plan, tuple(full.told), (0, pending), known, full[2:], full._scratch()
         )
         # `choose` has set invalid scores to 0, so return its copy of the scores.
-        return full._drop_first(known), full.score[pending:], full.auto[pending:]
+        return full._drop_first(recorded), full.score[pending:], full.auto[pending:]
 
     def end(self, plan: Plan) -> "EvaluationProtocol":
         """Record the losses of all remaining rows at the end of the stream."""

@@ -7,19 +7,17 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from semicyclic import evaluation, reports, specs
+from semicyclic.cli.load_stream import LoadedStream, describe_stream, load_stream
 from semicyclic.cli.options import (
     NO_COLUMNS,
     ColumnOptions,
     Files,
     Label,
     LabelDelay,
-    LoadedStream,
     ReportDir,
     ScheduleSpec,
     When,
     Zone,
-    describe_stream,
-    load_stream,
     parse_warm_up,
 )
 from semicyclic.cli.output_dir import output_dir

@@ -16,7 +16,8 @@ from rich.console import Console
 from semicyclic import datasets, evaluation, experiments, reports, store, training
 from semicyclic.cli.backtest import backtest_results
 from semicyclic.cli.diagnose import diagnosis
-from semicyclic.cli.options import ColumnOptions, load_stream, parse_warm_up
+from semicyclic.cli.load_stream import load_stream
+from semicyclic.cli.options import ColumnOptions, parse_warm_up
 from semicyclic.cli.output_dir import output_dir
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.types import ReportProgress

@@ -7,18 +7,16 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from semicyclic import evaluation, reports, specs
+from semicyclic.cli.load_stream import LoadedStream, describe_stream, load_stream
 from semicyclic.cli.options import (
     NO_COLUMNS,
     ColumnOptions,
     Files,
     Label,
     LabelDelay,
-    LoadedStream,
     ReportDir,
     When,
     Zone,
-    describe_stream,
-    load_stream,
 )
 from semicyclic.cli.output_dir import output_dir
 

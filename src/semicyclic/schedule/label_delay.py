@@ -1,6 +1,7 @@
-"""Label delay: a label is known strictly after its row's arrival plus the delay.
+"""Label delay: when labels become known, as numbers of rows. Every comparison with the delay is made here.
 
-Kernels that walk through rows one by one (`auto/kernels`) compare the same times directly.
+A label is known strictly after its row's arrival plus the delay: at that very instant it is not known yet.
+Only training of a single method by the reader (`known_at`) includes the instant itself.
 """
 
 import numpy as np
@@ -9,8 +10,18 @@ from semicyclic.types import Array
 
 
 def known_before(arrival: Array, until: Array, delay: int) -> Array:
-    """For each row, the number of labels that were known before `until`.
+    """For each time in `until`, the number of rows whose labels were known before it.
 
-    arrival: when rows arrive, ascending. until: one time per row, or the time at which its model was frozen.
+    arrival: when rows arrive, ascending. until: when a row is predicted, or when its model was frozen.
     """
     return np.searchsorted(arrival + delay, until, side="left")
+
+
+def known_at(arrival: Array, now: int, delay: int) -> int:
+    """Return the number of rows whose labels are known at time `now`. arrival: ascending."""
+    return int(np.searchsorted(arrival, now - delay, side="right"))
+
+
+def arrived_before_label(arrival: Array, row: int, delay: int) -> int:
+    """Return the number of rows that arrive before the label of number `row` is known. arrival: ascending."""
+    return int(np.searchsorted(arrival, arrival[row] + delay, side="left"))

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic.method.rows import Rows
+from semicyclic.schedule.label_delay import arrived_before_label, known_at
 from semicyclic.tables.cleaning import clean_batch, concat_clean_rows, first_rows, raise_first_fault
 from semicyclic.tables.columns import CleanRows, Schema, infer_schema
 from semicyclic.tables.features import FeatureNames, Features, learn_scales
@@ -262,7 +263,7 @@ class Reader:
             return len(queue)
         newest = self.reading.order.newest
         clock = newest if ended else newest - self.job.lateness
-        return int(np.searchsorted(queue.key, clock - self.job.label_delay, side="right"))
+        return known_at(queue.key, clock, self.job.label_delay)
 
     def _cut(self, share: float) -> Iterator[Chunk]:
         """Yield all complete chunks of the queue: those followed by rows that are due."""
@@ -291,9 +292,11 @@ class Reader:
         due_rows = queue.take(slice(0, count))
         arrived = None
         if self.job.label_delay:
-            # The last of these labels is known from this time on.
-            due = int(due_rows.key[-1]) + self.job.label_delay if count else self.reading.order.newest
-            until = int(np.searchsorted(queue.key, due, side="left"))
+            # Rows that arrived before the last of these labels was known; without labels, before the newest.
+            if count:
+                until = arrived_before_label(queue.key, count - 1, self.job.label_delay)
+            else:
+                until = int(np.searchsorted(queue.key, self.reading.order.newest, side="left"))
             if until > scored:
                 arrived = self._encode(queue.take(slice(scored, until)))
                 scored = until

@@ -270,7 +270,6 @@ def walk(
     state: CandidateState,
     window: RowWindow,
     span: Any,
-    delay: Any,
     scored: Any,
     work: Any,
 ) -> Any:
@@ -279,7 +278,6 @@ def walk(
     At each freeze time (a new value of `frozen_at`), the weights are copied to `state.early`. The
     walk-forward protocol predicts from this copy, the progressive one from the current weights.
 
-    delay: of labels, in microseconds.
     scored: (place, progressive, forward): index of each new row's predictions, -1 if it is not scored; and
         output arrays for the two protocols, [scored rows, K * C], or [0, K * C] to skip a protocol.
     Returns the number of rows of the window that were trained on.
@@ -291,9 +289,9 @@ def walk(
     no_early, no_early_seen = early[:0], early_seen[:0]
     live = work[0]
     trained, ready = span[0], -1
-    for row in range(span[1], len(window.clock)):
+    for row in range(span[1], len(window.known)):
         if window.frozen_at[row] != state.open[3]:
-            while trained < row and window.clock[trained] + delay < window.frozen_at[row]:
+            while trained < window.known_frozen[row]:
                 learn_row(tables, plan, state, window, trained, trained == ready, work)
                 trained += 1
             if state.open[0] >= 0:
@@ -302,7 +300,7 @@ def walk(
             early[:] = state.frozen[: len(early)]
             early_seen[:] = state.seen[: len(early)]
             state.open[3] = window.frozen_at[row]
-        while trained < row and window.clock[trained] + delay < window.clock[row]:
+        while trained < window.known[row]:
             learn_row(tables, plan, state, window, trained, trained == ready, work)
             trained += 1
         fine = window.fine[row]
@@ -334,7 +332,7 @@ def learn_rest(
     tables: Any, plan: Any, state: CandidateState, window: RowWindow, first: Any, work: Any
 ) -> Any:
     """Train on all remaining rows at the end of the stream."""
-    for row in range(first, len(window.clock)):
+    for row in range(first, len(window.known)):
         learn_row(tables, plan, state, window, row, False, work)
     if state.open[0] >= 0:
         close_visit(tables, state, plan[2])

@@ -245,42 +245,44 @@ def zero_invalid_scores(score: Any, largest_target: Any) -> Any:
 
 
 @jit
-def choose(state: MixingState, plan: Any, rows: Any, span: Any, delay: Any, scores: Any, work: Any) -> Any:
+def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scores: Any, work: Any) -> Any:
     """Mix the scores of the rows from span[1] on, and record losses from span[0] on as labels become known.
 
-    rows: the fields of `MixingRows`. delay: of labels, in microseconds.
+    rows: the fields of `MixingRows`.
+    known: ([n], [n]) number of rows whose labels are known when a row arrives, and at its freeze time.
     scores: (candidates [rows, K * C], strategies [rows, S * C], mixture [rows, C]); before span[1] they are
         inputs, as predicted earlier; from there on, strategies and mixture are outputs.
     Returns the number of rows whose losses are recorded, counted from the first.
     """
     code, _, outputs = plan
-    slot, visit, clock, frozen_at, target, weight, block, represents = rows
+    slot, visit, _, frozen_at, target, weight, block, represents = rows
     score, strategy_score, auto = scores
     walk_forward = len(state.early_top) > 0
     count = len(state.weights)
     numbers = np.arange(count).astype(np.uint32)
     spare = np.empty(count, np.float32), np.empty(STRATEGIES, np.float32)
-    known = span[0]
-    for row in range(span[1], len(clock)):
+    known_now, known_frozen = known
+    recorded = span[0]
+    for row in range(span[1], len(slot)):
         if walk_forward and frozen_at[row] != state.place[3]:
-            while known < row and clock[known] + delay < frozen_at[row]:
-                record_losses(state, plan, (slot, target, weight, block, represents), scores, known, work)
-                known += 1
+            while recorded < known_frozen[row]:
+                record_losses(state, plan, (slot, target, weight, block, represents), scores, recorded, work)
+                recorded += 1
             state.early_whole[:] = state.whole
             state.early_own[:] = state.own
             state.early_top[:] = state.top
             state.early_mean[0] = state.gauge[1]
             state.place[3] = frozen_at[row]
-        while known < row and clock[known] + delay < clock[row]:
-            record_losses(state, plan, (slot, target, weight, block, represents), scores, known, work)
-            known += 1
+        while recorded < known_now[row]:
+            record_losses(state, plan, (slot, target, weight, block, represents), scores, recorded, work)
+            recorded += 1
         outdated = not walk_forward and state.place[2] >= REWEIGHT_EVERY_ROWS
         if visit[row] != state.place[1] or slot[row] != state.place[0] or outdated:
             weigh_all(state, slot[row], code)
             state.place[1] = visit[row]
         zero_invalid_scores(score[row], state.gauge[3])
         mix(state, score[row], outputs, numbers, spare, strategy_score[row], auto[row])
-    return known
+    return recorded
 
 
 @jit
