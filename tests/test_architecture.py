@@ -132,3 +132,25 @@ def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+FLAG = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*")
+# These strings are command lines of another program.
+OTHER_PROGRAMS = "external_baselines.py"
+
+
+def test_only_the_command_line_names_flags() -> None:
+    """Below `cli`, messages name arguments: they are also read by callers from Python."""
+    below = [path for path in MODULES if "cli" not in path.relative_to(PACKAGE).parts]
+    named = [
+        (path.name, node.lineno, node.value)
+        for path in below
+        if path.name != OTHER_PROGRAMS
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and FLAG.search(node.value)
+    ]
+    for path in PACKAGE.rglob("*.html"):
+        # Style sheets have custom properties such as `--ink`.
+        text = re.sub(r"<style>.*?</style>|var\(.*?\)", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        named += [(path.name, 0, flag) for flag in FLAG.findall(text)]
+    assert named == []

@@ -1,7 +1,7 @@
 """Packages whose modules are imported when first used.
 
-Modules that need Numba, pyarrow or matplotlib would slow down `import semicyclic` and `semicyclic --help`. A
-package that sets `__getattr__ = lazy_submodules(__name__)` can be imported at the top of a file at no cost:
+Modules that need Numba, pyarrow or matplotlib would slow down `import semicyclic` and the help texts.
+A package that sets `__getattr__ = lazy_submodules(__name__)` can be imported at the top of a file at no cost:
 `kernels.sgd.run_sgd(...)` imports `kernels.sgd` when that line runs. For type checkers the package lists its
 modules under `TYPE_CHECKING`.
 """

@@ -14,33 +14,33 @@ BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mi
 MOST = 400 * 366 * 86_400
 
 
-def parse_duration(option: str, text: str) -> int:
+def parse_duration(name: str, text: str) -> int:
     """Parse a duration, such as 10min, 1.5h, 1h30min or 0, to microseconds."""
     plain = text.strip().lower().replace(" ", "")
     if plain in ("0", ""):
         return 0
     parts = re.findall(r"([0-9]*\.?[0-9]+)([a-z]+)", plain)
     if not parts or "".join(number + unit for number, unit in parts) != plain:
-        raise ValueError(f"{option} {text}: write a length of time, such as 30s, 10min, 2h or 1d")
+        raise ValueError(f"{name}={text!r}: write a length of time, such as 30s, 10min, 2h or 1d")
     total = 0.0
     for number, unit in parts:
         if unit not in SECONDS:
-            raise ValueError(f"{option} {text}: the unit {unit!r} is unknown: use s, min, h, d or w")
+            raise ValueError(f"{name}={text!r}: the unit {unit!r} is unknown: use s, min, h, d or w")
         total += float(number) * SECONDS[unit]
     if total > MOST:
-        raise ValueError(f"{option} {text}: that is more than 400 years")
+        raise ValueError(f"{name}={text!r}: that is more than 400 years")
     return round(total * 1_000_000)
 
 
-def parse_size(option: str, text: str) -> int:
+def parse_size(name: str, text: str) -> int:
     """Parse a size, such as 1GB, 512MB or a number, to bytes."""
     found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", text.strip().lower())
     if not found or found[2] not in BYTES:
-        raise ValueError(f"{option} {text}: write a size, such as 1GB or 512MB")
+        raise ValueError(f"{name}={text!r}: write a size, such as 1GB or 512MB")
     return round(float(found[1]) * BYTES[found[2]])
 
 
-def parse_schedule(option: str, text: str, zone: str) -> Schedule:
+def parse_schedule(name: str, text: str, zone: str) -> Schedule:
     """Parse daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00 or every:90min:3."""
     kind, _, rest = text.partition(":")
     try:
@@ -52,8 +52,8 @@ def parse_schedule(option: str, text: str, zone: str) -> Schedule:
             ticks = parse_duration("period", period)
             return Schedule.every(timedelta(microseconds=ticks), **_blocks(rest), zone=zone)
     except ValueError as error:
-        raise ValueError(f"{option} {text}: {error}") from None
-    raise ValueError(f"{option} {text}: write daily:6, weekly:7, daily:06:00,13:30,22:00 or every:90min:3")
+        raise ValueError(f"{name}={text!r}: {error}") from None
+    raise ValueError(f"{name}={text!r}: write daily:6, weekly:7, daily:06:00,13:30,22:00 or every:90min:3")
 
 
 def _blocks(text: str) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_rows_of_the_wrong_length_are_numbered_and_refused(tmp_path: Path) -> No
         (b"", "the file is empty"),
         (b"\n\n", "the file is empty"),
         (b"a,a\n1,2\n", "names the column 'a' twice"),
-        (b"a,b\n\xff,2\n", "say --encoding latin-1"),
+        (b"a,b\n\xff,2\n", "try encoding='latin-1'"),
         (b"\xff\xfe,b\n1,2\n", "the header cannot be read as utf-8"),
     ],
 )
@@ -155,7 +155,7 @@ def test_inputs_that_are_not_there_are_named(tmp_path: Path, what: str) -> None:
             Sources([tmp_path])
     else:
         (tmp_path / "rows.dat").write_text("a\n1\n")
-        with pytest.raises(ValueError, match="say --format csv, jsonl or parquet"):
+        with pytest.raises(ValueError, match="the name does not show the format: give format="):
             read_all(Sources([tmp_path / "rows.dat"]))
 
 

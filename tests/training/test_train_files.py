@@ -149,7 +149,7 @@ def test_a_first_pass_gives_every_feature_a_column(tmp_path: Path) -> None:
     tight = replace(JOB, bits=4, first_pass=True)
     assert run(tmp_path / "tight", [path], tight)["memory"]["columns"] == 16
     followed = FileTraining(tight, Sources([path], follow=True), tmp_path / "tight", lambda news: None)
-    with pytest.raises(ValueError, match="--first-pass reads the input twice"):
+    with pytest.raises(ValueError, match="first_pass=True reads the input twice"):
         followed.go(resume=False)
 
 
@@ -368,7 +368,7 @@ def test_rows_that_are_left_out_are_counted(tmp_path: Path) -> None:
     assert used["rows"]["used"] == 396
     assert used["latest_by"] >= 89_000_000_000
     with pytest.raises(
-        ValueError, match=r"a row of .* UTC comes after one of .* UTC: give a longer --lateness"
+        ValueError, match=r"a row of .* UTC comes after one of .* UTC: give a longer lateness="
     ):
         run(tmp_path / "late-stop", [path], replace(JOB, skip=True, late=LatePolicy.STOP))
 
@@ -524,7 +524,7 @@ def test_a_file_in_no_order_is_not_lost_row_by_row(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = write(tmp_path, [rows[k] for k in rng.permutation(400)])
     with pytest.raises(
-        ValueError, match=r"rows\.csv: its rows are not in the order of time: 9\d% .* --lateness 7d"
+        ValueError, match=r"rows\.csv: its rows are not in the order of time: 9\d% .* lateness='7d'"
     ):
         run(tmp_path / "out", [path])
     results = run(tmp_path / "out", [path], replace(JOB, lateness=6 * 86_400_000_000))
@@ -545,7 +545,7 @@ def test_lists_are_left_out_and_decimal_commas_are_read(tmp_path: Path) -> None:
 
 def test_rows_that_wait_are_bounded(tmp_path: Path) -> None:
     path = write(tmp_path, rows_of(2000))
-    with pytest.raises(ValueError, match="choose a shorter --lateness"):
+    with pytest.raises(ValueError, match="choose a shorter lateness="):
         run(tmp_path / "out", [path], replace(JOB, lateness=10**15, memory=200_000, bits=4))
 
 

@@ -60,7 +60,7 @@ def backtest(
     reports.plot.check_installed()
     given = dict(locals())
     started = time.perf_counter()
-    delay = specs.parse_duration("--label-delay", label_delay)
+    delay = specs.parse_duration("label_delay", label_delay)
     console = Console(stderr=True)
     with output_dir(out), reports.terminal.progress(console) as report_progress:
         source = load_stream(given, lambda share, stage: report_progress(0.2 * share, stage))

@@ -15,12 +15,18 @@ from rich.console import Console
 
 from semicyclic import datasets, evaluation, experiments, reports, store, training
 from semicyclic.cli.backtest import backtest_results
-from semicyclic.cli.diagnose import diagnosis
+from semicyclic.cli.diagnose import diagnosis, suggested_options
 from semicyclic.cli.load_stream import load_stream
 from semicyclic.cli.options import ColumnOptions, parse_warm_up
 from semicyclic.cli.output_dir import output_dir
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.types import ReportProgress
+
+# Shown in the report: how to do the same with other data.
+TRAIN_COMMANDS = (
+    "semicyclic train FILE --when COLUMN --label COLUMN --zone ZONE --out DIR",
+    "semicyclic predict DIR NEW-FILE",
+)
 
 
 def demo(
@@ -84,7 +90,7 @@ def demo(
             "versions": experiments.reproduce.run.versions(),
         }
         report_progress(0.95, "drawing")
-        reports.output_files.write_demo(out, results)
+        reports.output_files.write_demo(out, results, TRAIN_COMMANDS)
     console.print(reports.demo.summary(results))
     for question, answer in questions["answers"].items():
         console.print(f"{question} {answer}", highlight=False, soft_wrap=True, markup=False)
@@ -115,13 +121,12 @@ def _diagnose_and_backtest(out: Path, seed: int, report_progress: ReportProgress
     diagnosed = diagnosis(source, outcome, source.stream.units, delay=0, seed=seed)
     backtested = backtest_results(source, outcome, **settings)
     report_progress(0.9, "drawing")
-    for name, write, results in (
-        ("diagnose", reports.diagnose.write, diagnosed),
-        ("backtest", reports.backtest.write, backtested),
-    ):
+    for name in ("diagnose", "backtest"):
         (out / name).mkdir(exist_ok=True)
-        write(out / name, results)
-    diagnose_text = reports.diagnose.sentences(diagnosed)
+    suggested = suggested_options(diagnosed["verdict"])
+    reports.diagnose.write(out / "diagnose", diagnosed, suggested)
+    reports.backtest.write(out / "backtest", backtested)
+    diagnose_text = reports.diagnose.sentences(diagnosed, suggested)
     backtest_text = reports.backtest.sentences(backtested)
     return {
         "verdict": diagnosed["verdict"],

@@ -51,7 +51,7 @@ def diagnose(
         raise ValueError(f"--seed {seed}: must be 0 or more")
     given = {**locals(), "schedule": "daily:24"}
     started = time.perf_counter()
-    delay = specs.parse_duration("--label-delay", label_delay)
+    delay = specs.parse_duration("label_delay", label_delay)
     console = Console(stderr=True)
     with output_dir(out), reports.terminal.progress(console) as report_progress:
         source = load_stream(given, lambda share, stage: report_progress(0.2 * share, stage))
@@ -72,8 +72,17 @@ def diagnose(
         )
         results = diagnosis(source, outcome, recent.units, delay=delay, seed=seed)
         report_progress(0.95, "drawing")
-        reports.diagnose.write(out, results)
-    reports.diagnose.print_report(Console(), results, out, time.perf_counter() - started)
+        suggested = suggested_options(results["verdict"])
+        reports.diagnose.write(out, results, suggested)
+    reports.diagnose.print_report(Console(), results, suggested, out, time.perf_counter() - started)
+
+
+def suggested_options(verdict: dict[str, Any]) -> str:
+    """Return the options of `train` that a verdict suggests."""
+    text = f"--method {verdict['method']}"
+    if verdict["period"] is not None and verdict["blocks"] > 1:
+        text += f" --schedule {verdict['period']}:{verdict['blocks']}"
+    return f"{text}; or --method auto, which tries all of them"
 
 
 def diagnosis(

@@ -10,6 +10,7 @@ from semicyclic.cli.demo import demo
 from semicyclic.cli.diagnose import diagnose
 from semicyclic.cli.federate import federate
 from semicyclic.cli.inspect import inspect
+from semicyclic.cli.messages import name_options, option_names
 from semicyclic.cli.predict import predict
 from semicyclic.cli.reproduce import reproduce
 from semicyclic.cli.theory import theory
@@ -32,8 +33,9 @@ def main(words: list[str] | None = None) -> None:
 
     words: command line arguments, by default those of the process.
     """
+    words = sys.argv[1:] if words is None else words
     try:
-        app(sys.argv[1:] if words is None else words)
+        app(words)
     except BrokenPipeError:
         # The reader of standard output has closed the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -47,7 +49,7 @@ def main(words: list[str] | None = None) -> None:
         print("semicyclic: out of memory: use fewer blocks or rows", file=sys.stderr)
         sys.exit(1)
     except (ValueError, ArithmeticError, ImportError) as error:
-        print(f"semicyclic: {error}", file=sys.stderr)
+        print(f"semicyclic: {name_options(str(error), option_names(app, words))}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt as interrupt:
         print(f"semicyclic: {str(interrupt) or 'stopped'}", file=sys.stderr)

@@ -120,7 +120,7 @@ def parse_warm_up(text: str, clock: Any) -> int:
     if number is None:
         import numpy as np
 
-        rows = int(np.searchsorted(clock, clock[0] + specs.parse_duration("--warm-up", text), side="left"))
+        rows = int(np.searchsorted(clock, clock[0] + specs.parse_duration("warm_up", text), side="left"))
     elif number[2]:
         rows = int(float(number[1]) / 100 * count)
     else:

@@ -12,6 +12,14 @@ from semicyclic.cli.options import BatchSize
 from semicyclic.cli.output_dir import output_dir
 from semicyclic.types import ReportProgress
 
+# Shown in the report: options that choose a protocol, and how to run the experiment on real tweets.
+COMMANDS = {
+    "text": "--as text",
+    "script": "--as script",
+    "file": "semicyclic reproduce training.1600000.processed.noemoticon.csv --out DIR",
+    "download": "--download",
+}
+
 
 def reproduce(
     file: Annotated[
@@ -116,7 +124,7 @@ def reproduce(
         pictures = reports.reproduce.draw_all(results)
         total_seconds = time.perf_counter() - started
         results["seconds"] = {"ingest": ingest_seconds, **results["seconds"], "total": total_seconds}
-        reports.output_files.write_reproduction(out, results, pictures)
+        reports.output_files.write_reproduction(out, results, pictures, COMMANDS)
     console.print(reports.terminal.reproduction(results))
     console.print(
         f"{len(tweets):,} {'made-up ' if stand_in else ''}rows, {blocks} blocks, {cycles} days, as the {as_} "

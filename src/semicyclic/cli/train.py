@@ -129,7 +129,7 @@ def train(
         if resume and not has_checkpoint:
             console.print("no checkpoint yet: starting from the beginning", highlight=False)
         started = time.perf_counter()
-        save_seconds = specs.parse_duration("--save-every", save_every) / 1e6
+        save_seconds = specs.parse_duration("save_every", save_every) / 1e6
         try:
             with reports.train.progress(console) as report_progress:
                 file_training = training.train_files.FileTraining(
@@ -189,7 +189,7 @@ def train_config(given: dict[str, Any]) -> "training.config.TrainConfig":
         raise ValueError(
             f"--when-format {given['when_format']}: write it with % signs, such as '%d.%m.%Y %H:%M'"
         )
-    memory = specs.parse_size("--memory", given["memory"])
+    memory = specs.parse_size("memory", given["memory"])
     if memory < 64 * 10**6:
         raise ValueError(f"--memory {given['memory']}: must be at least 64MB")
     if given["loss"] is not None:
@@ -201,16 +201,16 @@ def train_config(given: dict[str, Any]) -> "training.config.TrainConfig":
         tables.columns.ColumnRequest(
             tuple(when), given["label"], given["zone"], given["when_format"], **columns_by_kind
         ),
-        specs.parse_schedule("--schedule", given["schedule"], given["zone"]),
+        specs.parse_schedule("schedule", given["schedule"], given["zone"]),
         method=given["method"],
         loss=given["loss"],
         classes=tuple(given["classes"] or ()),
         step=step,
         batch_size=given["batch_size"],
-        lateness=specs.parse_duration("--lateness", given["lateness"]),
+        lateness=specs.parse_duration("lateness", given["lateness"]),
         late=tables.watermark.LatePolicy(given["late"]),
         skip=given["on_error"] == "skip",
-        label_delay=specs.parse_duration("--label-delay", given["label_delay"]),
+        label_delay=specs.parse_duration("label_delay", given["label_delay"]),
         memory=memory,
         bits=given["bits"],
         bins=given["bins"],

@@ -258,12 +258,12 @@ def run_hard(
     Returns the results for JSON, including a table of phi.
     """
     if steps < 1 or cycles < 1:
-        raise ValueError(f"--K {cycles} --n {steps}: both must be at least 1")
+        raise ValueError(f"cycles={cycles}, steps={steps}: both must be at least 1")
     cycle_counts = sorted({*CYCLE_COUNTS, cycles})
     step_counts = sorted({*(n for n in STEPS_PER_BLOCK if n <= 4 * steps), steps})
     if not 0 < radius <= 16 * cycle_counts[0]:
         raise ValueError(
-            f"--B {radius:g}: must be positive and at most 16 K = {16 * cycle_counts[0]} (Theorem 2)"
+            f"B={radius:g}: must be positive and at most 16 K = {16 * cycle_counts[0]} (Theorem 2)"
         )
     jobs = [("cycles", smooth, K, steps) for smooth in (False, True) for K in cycle_counts]
     jobs += [("steps", smooth, cycles, n) for smooth in (False, True) for n in step_counts]

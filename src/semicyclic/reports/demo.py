@@ -144,14 +144,15 @@ def _draw_year(results: Results) -> Picture:
         )
 
 
-def demo_page(results: Results, pictures: list[Picture]) -> str:
-    """Return the HTML report of `semicyclic demo`."""
+def demo_page(results: Results, pictures: list[Picture], commands: tuple[str, str]) -> str:
+    """Return the HTML report of `semicyclic demo`. commands: to train and to predict with other data."""
     return page(
         "demo.html",
         results=results,
         pictures={picture.name: picture for picture in pictures},
         short=SHORT,
         said=findings(results),
+        commands=commands,
         mean=lambda values: float(np.mean(values)),
     )
 

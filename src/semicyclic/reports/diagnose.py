@@ -47,7 +47,7 @@ ADVICE = {
 MEASURES = {"log_loss": "log loss", "mse": "MSE"}
 
 
-def write(out: Path, results: Results) -> None:
+def write(out: Path, results: Results, suggested: str) -> None:
     """Write the figures, then report.html, then results.json."""
     pictures = [
         _draw_labels(results),
@@ -59,43 +59,37 @@ def write(out: Path, results: Results) -> None:
         "diagnose.html",
         results=results,
         pictures=pictures,
-        said=sentences(results),
+        said=sentences(results, suggested),
         lines=lines(results),
         meaning=MEANING,
     )
     write_report(out, results, pictures, text)
 
 
-def print_report(console: Console, results: Results, out: Path, seconds: float) -> None:
+def print_report(console: Console, results: Results, suggested: str, out: Path, seconds: float) -> None:
     """Print the verdict to the terminal."""
-    for text in sentences(results):
+    for text in sentences(results, suggested):
         console.print(text, highlight=False, soft_wrap=True, markup=False)
     end = f"{seconds:.1f} s. Open {out / 'report.html'}"
     console.print(end, highlight=False, soft_wrap=True, markup=False)
 
 
-def sentences(results: Results) -> list[str]:
-    """Return the verdict, its evidence, the advice, the costs and the value of the recent past, in words."""
+def sentences(results: Results, suggested: str) -> list[str]:
+    """Return the verdict, its evidence, the advice, the costs and the value of the recent past, in words.
+
+    suggested: the settings that follow from the verdict, as the reader would write them.
+    """
     verdict = results["verdict"]
     regime = verdict["regime"]
     texts = [
         f"Verdict: {regime.replace('_', ' ')} - {MEANING[regime]}. Two thirds of the days alone say the same "
         f"in {verdict['confidence']:.0%} of 20 draws.",
         _evidence_text(results),
-        f"{ADVICE[regime]} Suggested: {_suggested_options(verdict)}; "
-        "or --method auto, which tries all of them.",
+        f"{ADVICE[regime]} Suggested: {suggested}.",
         _cost_text(results),
         _recent_past_text(results),
     ]
     return [text for text in texts if text]
-
-
-def _suggested_options(verdict: Results) -> str:
-    """Return the suggested command line options."""
-    text = f"--method {verdict['method']}"
-    if verdict["period"] is not None and verdict["blocks"] > 1:
-        text += f" --schedule {verdict['period']}:{verdict['blocks']}"
-    return text
 
 
 def _evidence_text(results: Results) -> str:

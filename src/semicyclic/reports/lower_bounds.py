@@ -1,4 +1,4 @@
-"""Report of `theory --hard`: HTML page and figures."""
+"""Report of the hard instances: HTML page and figures."""
 
 from collections.abc import Sequence
 
@@ -195,5 +195,5 @@ def check_claims(results: Results) -> dict[str, bool]:
 
 
 def hard_page(results: Results, pictures: Sequence[Picture]) -> str:
-    """Return the HTML report of `semicyclic theory --hard`."""
+    """Return the HTML report of the hard instances."""
     return page("lower_bounds.html", results=results, pictures=pictures, kinds=KINDS, **check_claims(results))

@@ -26,10 +26,15 @@ def write_json(path: Path, results: Results) -> None:
     write(path, json.dumps(results, indent=1, allow_nan=False) + "\n")
 
 
-def write_reproduction(out: Path, results: Results, pictures: Sequence[Picture]) -> None:
-    """Write the figures, report.html and results.csv of `reproduce`, then results.json."""
+def write_reproduction(
+    out: Path, results: Results, pictures: Sequence[Picture], commands: Mapping[str, str]
+) -> None:
+    """Write the figures, report.html and results.csv of `reproduce`, then results.json.
+
+    commands: for the reader to copy: `text` and `script` choose a protocol, `file` and `download` real data.
+    """
     _write_pictures(out, pictures)
-    write(out / "report.html", reproduce_page(results, pictures))
+    write(out / "report.html", reproduce_page(results, pictures, commands))
     write(out / "results.csv", _scores_csv(results["repetitions"]))
     write_json(out / "results.json", results)
 
@@ -41,16 +46,19 @@ def write_report(out: Path, results: Results, pictures: Sequence[Picture], text:
     write_json(out / "results.json", results)
 
 
-def write_demo(out: Path, results: Results) -> None:
-    """Write the figures and report.html of `demo`, then results.json."""
+def write_demo(out: Path, results: Results, commands: tuple[str, str]) -> None:
+    """Write the figures and report.html of `demo`, then results.json.
+
+    commands: to train and to predict with other data, for the reader to copy.
+    """
     pictures = draw_demo(results)
     _write_pictures(out, pictures)
-    write(out / "report.html", demo_page(results, pictures))
+    write(out / "report.html", demo_page(results, pictures, commands))
     write_json(out / "results.json", results)
 
 
 def write_hard(out: Path, results: Results) -> None:
-    """Write the figures and report.html of `theory --hard`, then results.json."""
+    """Write the figures and report.html of the hard instances, then results.json."""
     pictures = draw_hard(results)
     _write_pictures(out, pictures)
     write(out / "report.html", hard_page(results, pictures))

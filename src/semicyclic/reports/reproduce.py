@@ -241,8 +241,13 @@ FIGURES: tuple[tuple[str, Draw, str, str], ...] = (
 __all__ = ["FIGURES", "NAMES", "WIDTH", "Picture", "draw_all"]
 
 
-def reproduce_page(results: Mapping[str, Any], pictures: Sequence[Picture]) -> str:
-    """Return the HTML report of `semicyclic reproduce`."""
+def reproduce_page(
+    results: Mapping[str, Any], pictures: Sequence[Picture], commands: Mapping[str, str]
+) -> str:
+    """Return the HTML report of `semicyclic reproduce`.
+
+    commands: for the reader to copy: `text` and `script` choose a protocol, `file` and `download` real data.
+    """
     order = sorted(results["accuracy"], key=lambda key: -results["accuracy"][key]["mean"][-1])
     chain = results["matrices"].get("single_chain", [[0.0]])
     low = min(min(row) for row in chain)
@@ -255,5 +260,6 @@ def reproduce_page(results: Mapping[str, Any], pictures: Sequence[Picture]) -> s
         order=order,
         reading=reading(results),
         chain=chain,
+        commands=commands,
         depth=lambda value: round(100 * (value - low) / (high - low or 1)),
     )

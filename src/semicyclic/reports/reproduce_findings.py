@@ -72,7 +72,7 @@ def _consensus_paragraph(results: Results) -> tuple[str, str]:
         text += (
             "So here the deficit of the consensus is mostly an effect of the last iterate, which leans "
             "towards the block seen last; the mean over all blocks does not. The theorems' lower bound is "
-            "for worse data than this: see semicyclic theory --hard."
+            "for worse data than this: `semicyclic theory` can run its hard instances."
         )
     else:
         text += "So averaging mends only a part of the consensus's deficit here."
@@ -104,7 +104,10 @@ def _average_paragraph(results: Results) -> tuple[str, str]:
         )
     tried = [steps[0] for steps in results["settings"]["step_sizes"]]
     if len(tried) == 1:
-        text += "Averages want larger steps than last iterates; --step-size .5 1 2 4 gives each its best."
+        text += (
+            "Averages want larger steps than last iterates: with several step sizes, each approach uses its "
+            "best."
+        )
     else:
         at_grid_end = [
             key

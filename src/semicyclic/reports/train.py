@@ -111,7 +111,7 @@ def print_results(console: Console, results: Results, out: Path, seconds: float)
         late = rows["late_dropped"] + rows["late_kept"]
         print_line(
             f"late rows: {late:,}, the latest by {format_duration(results['latest_by'])}: "
-            "a --lateness of that would take them in at their place"
+            "a lateness of that length would sort them in"
         )
     speed = rows["used"] / max(seconds, 1e-9)
     print_line(f"{seconds:.1f} s, {speed:,.0f} rows/s. Look at it: semicyclic inspect {out}")

@@ -134,11 +134,11 @@ class Schema:
             column = _column(table, name)
             if kind == NUMBER:
                 values, bad = numbers(column)
-                refuse(bad, name, f"not a number, as the column's first rows were (or --category {name})")
+                refuse(bad, name, f"not a number, as the column's first rows were (or category={[name]!r})")
                 parsed[name] = pa.array(values)
             elif kind == BOOLEAN:
                 values, bad = booleans(column)
-                refuse(bad, name, f"neither true nor false, as the first rows were (or --category {name})")
+                refuse(bad, name, f"neither true nor false, as the first rows were (or category={[name]!r})")
                 absent = np.isnan(values)
                 parsed[name] = FALSE_TRUE.take(
                     pa.array(np.where(absent, 0, values).astype(np.int64), mask=absent)
@@ -303,4 +303,6 @@ def _time_fault(clock: TimeColumn) -> str:
     if "%" in clock.form:
         return f"no time like {clock.form}"
     zone = "with a zone" if clock.form == "zoned" else "without a zone"
-    return f"not a time {zone}, such as 2013-01-31 05:15: say --when-format, such as '%d.%m.%Y %H:%M'"
+    return (
+        f"not a time {zone}, such as 2013-01-31 05:15: describe the times with when_format='%d.%m.%Y %H:%M'"
+    )

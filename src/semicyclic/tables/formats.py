@@ -71,7 +71,7 @@ def format_of(path: Path, options: FormatOptions) -> str:
         return options.format
     by_name = format_by_name(path)
     if by_name is None:
-        raise ValueError(f"{path}: cannot tell its format by its name: say --format csv, jsonl or parquet")
+        raise ValueError(f"{path}: the name does not show the format: give format= (csv, jsonl or parquet)")
     return by_name
 
 

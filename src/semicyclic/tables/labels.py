@@ -62,7 +62,7 @@ class Labels:
         where = np.flatnonzero(unknown)
         values = labels[where].tolist() if isinstance(labels, np.ndarray) else labels.take(where).to_pylist()
         known = ", ".join(repr(name) for name in self.classes)
-        what = f"is new, the classes are {known}: name them all with --classes"
+        what = f"is new, the classes are {known}: name them all with classes="
         return [(int(row[at]), f"label {value!r} {what}") for at, value in zip(where, values, strict=True)]
 
     def loss_scale(self) -> float:
@@ -89,7 +89,7 @@ def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, .
     if len(known) < 2:
         raise ValueError(
             f"all labels of the first {len(labels):,} rows are {known[0]!r}: name all classes "
-            f"(--classes {known[0]} ...), or say --loss squared if they are numbers"
+            f"with classes=, or give loss='squared' if they are numbers"
         )
     if len(known) > MAX_CLASSES:
         raise ValueError(
@@ -109,7 +109,7 @@ def _loss_by_name(loss: str | None) -> Loss | None:
 
 def _parse_classes(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:
     if len(set(classes)) != len(classes) or len(classes) < 2:
-        raise ValueError(f"--classes {' '.join(classes)}: give two or more, all different")
+        raise ValueError(f"classes={list(classes)!r}: give two or more, all different")
     if kind == CATEGORY:
         return classes
     if kind == BOOLEAN:
@@ -117,9 +117,7 @@ def _parse_classes(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:
     try:
         return tuple(_int_if_integral(float(name)) for name in classes)
     except ValueError:
-        raise ValueError(
-            f"--classes {' '.join(classes)}: the labels are numbers, so classes must be"
-        ) from None
+        raise ValueError(f"classes={list(classes)!r}: the labels are numbers, so classes must be") from None
 
 
 def _infer_classes(labels: Any, kind: str) -> tuple[Any, ...]:

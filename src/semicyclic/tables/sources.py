@@ -58,7 +58,7 @@ class Sources:
         try:
             codecs.lookup(self.options.encoding)
         except LookupError:
-            raise ValueError(f"--encoding {self.options.encoding}: there is no such encoding") from None
+            raise ValueError(f"encoding={self.options.encoding!r}: there is no such encoding") from None
         self.files = self._list_files()
         if not self.files:
             raise ValueError(f"{', '.join(map(str, self.given))}: there are no files to read")

@@ -32,7 +32,7 @@ def header(line: bytes, options: FormatOptions) -> tuple[list[str], str]:
         text = line.decode(options.encoding).rstrip("\r\n")
     except (UnicodeDecodeError, LookupError) as error:
         raise ValueError(
-            f"the header cannot be read as {options.encoding}: {error}; say --encoding"
+            f"the header cannot be read as {options.encoding}: {error}; give encoding="
         ) from None
     if not text.strip():
         raise ValueError("the file is empty: its first line must name the columns")
@@ -69,7 +69,7 @@ def csv_rows(data: bytes, names: list[str], delimiter: str, row: int, options: F
         text = data.decode(options.encoding)
     except UnicodeDecodeError as error:
         near = row + 1 + data.count(b"\n", 0, error.start)
-        raise ValueError(f"near row {near:,}: not valid {options.encoding}: say --encoding latin-1") from None
+        raise ValueError(f"near row {near:,}: not valid {options.encoding}: try encoding='latin-1'") from None
     if options.encoding.lower() not in ("utf-8", "utf8"):
         data = text.encode()
     try:

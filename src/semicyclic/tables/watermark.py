@@ -128,5 +128,5 @@ def _late_row_message(ticks: Array, before: Array, row: int) -> str:
     late, newest = (epoch + timedelta(microseconds=int(times[row])) for times in (ticks, before))
     return (
         f"a row of {late:%Y-%m-%d %H:%M:%S} UTC comes after one of {newest:%Y-%m-%d %H:%M:%S} UTC: "
-        "give a longer --lateness to sort such rows, or --late drop or keep"
+        "give a longer lateness= to sort such rows, or late='drop' or late='keep'"
     )

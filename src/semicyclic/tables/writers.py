@@ -70,7 +70,7 @@ class _TableWriter:
         extra = sorted(set(table.column_names) - set(self.schema.names))
         if extra:
             raise ValueError(
-                f"the column {extra[0]!r} is not in the first rows: write JSON lines (--out F.jsonl)"
+                f"the column {extra[0]!r} is not in the first rows: write JSON lines (out='F.jsonl')"
             )
         columns = [
             table.column(field.name).cast(field.type)

@@ -42,7 +42,7 @@ def load_all(job: TrainConfig, inputs: Sources, tell: ReportProgress) -> LoadedR
             size += _byte_size(chunk.rows)
         if size > job.memory:
             raise ValueError(
-                f"the rows need more than --memory {job.memory / 1e9:g}GB: give more, or fewer rows"
+                f"the rows need more than memory={job.memory / 1e9:g}GB: give more, or fewer rows"
             )
         tell(chunk.share, "reading")
     last = reader.rest()

@@ -64,7 +64,7 @@ def _predict_batch(
     batch, name = part.batch, inputs.name(part.file)
     tidy = clean_batch(features.columns.without_label(), part, name)
     if not skip:
-        raise_first_fault(tidy, name, "or go on without an answer to it: --on-error skip")
+        raise_first_fault(tidy, name, "or leave its prediction empty with on_error='skip'")
     # Row numbers are sorted; only in text files can a number have no row.
     readable = np.searchsorted(batch.row, tidy.row)
     table, added = batch.table, []

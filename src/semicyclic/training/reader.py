@@ -41,7 +41,7 @@ MIN_HASH_BITS, COLUMNS_PER_FEATURE, COUNTING_BITS = 12, 32, 20
 DELAYED_CHUNK_ROWS = 2048
 # If a larger share of the first rows is late, the file is considered unsorted.
 MAX_LATE_SHARE = 0.5
-REMEDY = "or leave such rows out with --on-error skip"
+REMEDY = "or skip such rows with on_error='skip'"
 # Maximum number of refused rows that are shown as examples.
 MAX_EXAMPLES = 3
 
@@ -163,7 +163,7 @@ def _check_order(job: TrainConfig, ticks: Array, where: str) -> None:
         enough = f"{hours}h" if hours < 48 else f"{hours // 24 + 1}d"
         raise ValueError(
             f"{where}its rows are not in the order of time: {late:.0%} of the first are older than one "
-            f"before them: say --lateness {enough} or more, which puts them in order, or --late keep"
+            f"before them: give lateness='{enough}' or more, which sorts them, or late='keep'"
         )
 
 
@@ -252,7 +252,7 @@ class Reader:
         if size > limit:
             raise ValueError(
                 f"{sum(map(len, waiting)):,} rows wait for late ones or for their labels, more than a "
-                "quarter of --memory: choose a shorter --lateness or --label-delay, or more --memory"
+                "quarter of memory=: choose a shorter lateness= or label_delay=, or more memory="
             )
 
     # ------------------------------------------------------------------ chunks
@@ -344,7 +344,9 @@ def exact_features(job: TrainConfig, inputs: Sources, opened: ReaderState) -> Re
     hashed. Rows with faults are ignored here; the second pass reports or counts them.
     """
     if inputs.follow or None in inputs.files:
-        raise ValueError("--first-pass reads the input twice: it cannot be standard input, nor be followed")
+        raise ValueError(
+            "first_pass=True reads the input twice: it cannot be standard input, nor be followed"
+        )
     vocabulary = Vocabulary(opened.columns)
     for part in inputs.parts(ReadPosition()):
         vocabulary.add(clean_batch(opened.columns, part, inputs.name(part.file)).table)

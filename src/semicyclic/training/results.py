@@ -70,8 +70,8 @@ def _read_out(job: TrainConfig, run: Run) -> Pluralistic:
             if name not in ("tail", "fading"):
                 raise
             raise ValueError(
-                f"--read-out {job.read_out}: cycles that it needs were dropped to stay within --memory: go "
-                "on with --resume and --read-out mean, or start again with more --memory"
+                f"read_out={job.read_out!r}: cycles that it needs were dropped to stay within memory=: "
+                "continue with resume=True and read_out='mean', or start again with more memory="
             ) from None
     return model
 

@@ -42,7 +42,7 @@ def lock_run_dir(folder: Path) -> Iterator[None]:
     """
     file = lock(folder / LOCK)
     if file is None:
-        raise ValueError(f"--out {folder}: another run is working in this folder")
+        raise ValueError(f"out={str(folder)!r}: another run is working in this folder")
     with file:
         for name in (CHECKPOINT, MODEL, RESULTS, VISITS):
             remove_partial_files(folder / name)
@@ -103,9 +103,9 @@ def read_state(folder: Path, job: TrainConfig) -> tuple[TrainState, FeatureNames
         other = differences(about["job"], now)
         if other:
             raise ValueError(
-                f"--resume: the run in {folder} was started with another {other[0].replace('_', ' ')} "
+                f"resume=True: the run in {folder} was started with another {other[0].replace('_', ' ')} "
                 f"({about['job'].get(other[0])!r}, now {now.get(other[0])!r}): give the same, or "
-                "another --out"
+                "another out="
             )
         state, names = _restore_state(arrays, about, job)
         return state, names, _restore_portfolio(arrays, state.reading, job)

@@ -76,7 +76,7 @@ def model_for(log: SavedRun, wanted: ModelRequest) -> Pluralistic:
     if wanted.until is not None:
         cycles = np.unique(log.state.run.log.places()[0])
         if not 0 <= wanted.until < len(cycles):
-            raise ValueError(f"--until {wanted.until}: the log has {len(cycles)} cycles, 0 is the last")
+            raise ValueError(f"until={wanted.until}: the log has {len(cycles)} cycles, 0 is the last")
         through = int(cycles[len(cycles) - 1 - wanted.until])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*never visited.*")
@@ -93,7 +93,7 @@ def _coarser_schedule(run: Run, blocks: int) -> Schedule:
     if blocks < 1 or run.blocks % blocks:
         fits = ", ".join(str(count) for count in range(1, run.blocks) if run.blocks % count == 0)
         raise ValueError(
-            f"--blocks {blocks}: the run has {run.blocks}, and coarser ones must be made of whole ones: "
+            f"blocks={blocks}: the run has {run.blocks}, and coarser ones must be made of whole ones: "
             f"choose from {fits}"
         )
     step = run.blocks // blocks
@@ -131,7 +131,7 @@ def check_read_out(text: str) -> str:
             return text
     except ValueError:
         pass
-    raise ValueError(f"--read-out {text}: write mean, last, last-cycle, tail, tail:5, fading or fading:5")
+    raise ValueError(f"read_out={text!r}: write mean, last, last-cycle, tail, tail:5, fading or fading:5")
 
 
 def score_model(model: Pluralistic, rows: Any) -> dict[str, float]:

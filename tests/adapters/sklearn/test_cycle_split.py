@@ -66,7 +66,7 @@ def test_a_split_that_cannot_be_made_is_refused() -> None:
         "gap=-1": CycleSplit(1, time_column=1, gap=-1),
         "gap=None": CycleSplit(1, time_column=1, gap=None),  # type: ignore[arg-type]
         "0 or more": CycleSplit(1, time_column=1, gap=timedelta(hours=-2)),
-        "gap 6 parsecs": CycleSplit(1, time_column=1, gap="6 parsecs"),
+        "gap='6 parsecs'": CycleSplit(1, time_column=1, gap="6 parsecs"),
         "n_splits=0": CycleSplit(0, time_column=1),
         "test_cycles=1.5": CycleSplit(1, time_column=1, test_cycles=1.5),  # type: ignore[arg-type]
     }.items():

@@ -547,7 +547,7 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     refusal("without names", lambda: make(time_column="when").fit(table, y))
     refusal("6 blocks, and the rows have no time", lambda: make(schedule="daily:6").fit(X, y))
     refusal("write 'daily:6'", lambda: make(schedule=6).fit(X, y, when=when))
-    refusal("schedule daily:0", lambda: make(schedule="daily:0").fit(X, y, when=when))
+    refusal("schedule='daily:0'", lambda: make(schedule="daily:0").fit(X, y, when=when))
     for wrong in (when / 60, when / 86_400, when % 86_400 // 3600, np.where(when == when[9], 0.0, when)):
         refusal("a time is .* above 1,000,000,000", lambda wrong=wrong: make().fit(X, y, when=wrong))
     refusal("a time is 5,", lambda: make(random_state=0).fit(X, y, when=when).predict(X[:1], when=[5]))

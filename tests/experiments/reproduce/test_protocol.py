@@ -183,7 +183,7 @@ def test_a_block_without_rows_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["blocks", "cycles", "batch_size", "passes"])
 def test_a_protocol_counts_from_one(name: str) -> None:
-    with pytest.raises(ValueError, match=f"--{name.replace('_', '-')} 0: must be at least 1"):
+    with pytest.raises(ValueError, match=f"{name}=0: must be at least 1"):
         text(**{name: 0})
     with pytest.raises(ValueError, match="a day has 86400 seconds"):
         text(blocks=86_401)

@@ -318,10 +318,10 @@ def test_prod_takes_the_rate_of_its_theorem_or_the_largest_it_may(tweets: Tweets
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "repetitions": ({"repetitions": 0}, "--repetitions 0: must be at least 1"),
-    "seed": ({"seed": -1}, "--seed -1: must be 0 or more"),
-    "radius": ({"radius": 0.0}, "--radius 0.0: must be a positive number"),
-    "step": ({"steps": (StepSizes(-1.0, 1.0),)}, "--step-size -1: must be a positive number"),
+    "repetitions": ({"repetitions": 0}, "repetitions=0: must be at least 1"),
+    "seed": ({"seed": -1}, "seed=-1: must be 0 or more"),
+    "radius": ({"radius": 0.0}, "radius=0.0: must be a positive number"),
+    "step": ({"steps": (StepSizes(-1.0, 1.0),)}, "step_size=-1: must be a positive number"),
 }
 
 

@@ -60,26 +60,24 @@ class FleetSettings:
     def __post_init__(self) -> None:
         for name in ("devices", "per_round", "days", "rounds_per_block", "local_steps", "batch_size"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{_option(name)} {getattr(self, name)}: must be at least 1")
+                raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
         if self.invited < self.per_round:
-            raise ValueError(
-                f"{_option('invited')} {self.invited}: must be at least the {self.per_round} wanted"
-            )
+            raise ValueError(f"invited={self.invited}: must be at least per_round={self.per_round}")
         for name in ("step_size", "turn", "ties", "separation", "seed"):
             if not 0 <= getattr(self, name) < 2**32:
-                raise ValueError(f"{_option(name)} {getattr(self, name)}: must be 0 or more")
+                raise ValueError(f"{name}={getattr(self, name)}: must be 0 or more")
         if not 0 <= self.skew < 0.5:
-            raise ValueError(f"--skew {self.skew}: must be from 0 to below .5")
+            raise ValueError(f"skew={self.skew}: must be from 0 to below .5")
         if not 0 < self.deadline < 1e9:
-            raise ValueError(f"--deadline {self.deadline}: must be positive")
+            raise ValueError(f"deadline={self.deadline}: must be positive")
         if self.data not in ("synthetic", "flights") and not Path(self.data).exists():
             raise ValueError(f"{self.data}: choose synthetic, flights, or a file of tweets that exists")
         model = self.availability
         if model not in AVAILABILITY_MODELS and not Path(model).exists():
             names = ", ".join(AVAILABILITY_MODELS)
-            raise ValueError(f"--availability {model}: choose {names}, or a trace file that exists")
+            raise ValueError(f"availability={model!r}: choose {names}, or a trace file that exists")
         if model == "rows" and self.data == "synthetic":
-            raise ValueError("--availability rows: the synthetic population's rows have no hours")
+            raise ValueError("availability='rows': the synthetic population's rows have no hours")
 
     @property
     def rate(self) -> float:
@@ -189,8 +187,3 @@ def _availability(settings: FleetSettings, population: Population, rng: np.rando
         assert population.own is not None
         return available.as_rows(population.own, zone)
     return available.from_trace(Path(model), home, zone, rng)
-
-
-def _option(name: str) -> str:
-    """Command line option of a setting."""
-    return "--" + name.replace("_", "-")

@@ -52,9 +52,9 @@ class Protocol:
     def __post_init__(self) -> None:
         for name in ("blocks", "cycles", "batch_size", "passes"):
             if getattr(self, name) < 1:
-                raise ValueError(f"--{name.replace('_', '-')} {getattr(self, name)}: must be at least 1")
+                raise ValueError(f"{name}={getattr(self, name)}: must be at least 1")
         if self.blocks > SECONDS_PER_DAY:
-            raise ValueError(f"--blocks {self.blocks}: a day has {SECONDS_PER_DAY} seconds")
+            raise ValueError(f"blocks={self.blocks}: a day has {SECONDS_PER_DAY} seconds")
 
     @property
     def scale(self) -> float:
@@ -252,7 +252,6 @@ def _wrap_rows(protocol: Protocol, i: int, group: Array, training_size: int) -> 
 def _too_few_rows(protocol: Protocol, block: int, rows: int, what: str) -> str:
     """Error message for a block that has too few rows."""
     return (
-        f"block {block} ({protocol.label(block)}) has {rows} row(s) {what}: choose fewer --blocks or "
-        f"--cycles, "
-        "smaller --batch-size, or more data"
+        f"block {block} ({protocol.label(block)}) has {rows} row(s) {what}: choose fewer blocks= or "
+        "cycles=, a smaller batch_size=, or more data"
     )

@@ -39,14 +39,14 @@ class Experiment:
 
     def __post_init__(self) -> None:
         if self.repetitions < 1:
-            raise ValueError(f"--repetitions {self.repetitions}: must be at least 1")
+            raise ValueError(f"repetitions={self.repetitions}: must be at least 1")
         if self.seed < 0:
-            raise ValueError(f"--seed {self.seed}: must be 0 or more")
+            raise ValueError(f"seed={self.seed}: must be 0 or more")
         if not (np.isfinite(self.radius) and self.radius > 0):
-            raise ValueError(f"--radius {self.radius}: must be a positive number")
+            raise ValueError(f"radius={self.radius}: must be a positive number")
         for steps in self.steps:
             if not all(np.isfinite(size) and size > 0 for size in steps):
-                raise ValueError(f"--step-size {steps.single:g}: must be a positive number")
+                raise ValueError(f"step_size={steps.single:g}: must be a positive number")
 
 
 @dataclass
