@@ -12,7 +12,7 @@ import semicyclic as sc
 from semicyclic.auto import portfolio as portfolio_
 from semicyclic.auto.buffer import targets
 from semicyclic.auto.calendar import calendar_of
-from semicyclic.auto.candidates import ADAGRAD_RATES, LANES, READ_OUT_NAMES, STEP_SHARES, form_of
+from semicyclic.auto.candidates import ADAGRAD_RATES, LANES, READ_OUT_NAMES, STEP_SHARES, candidate_set_of
 from semicyclic.auto.column_map import ColumnMap
 from semicyclic.auto.export import model_weights, weights_of
 from semicyclic.auto.kernels.mixing import fade_and_add
@@ -52,7 +52,7 @@ def loss_for(kind: str) -> Loss:
 
 
 def run_through(rows: Rows, schedule: Schedule, loss: Loss, **how: Any) -> tuple[Portfolio, list[Any]]:
-    form = form_of(calendar_of(schedule))
+    form = candidate_set_of(calendar_of(schedule))
     portfolio = Portfolio(form, loss, rows.width, **how)
     assert rows.labels is not None
     assert rows.when is not None
@@ -76,7 +76,7 @@ def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
     schedule, loss = Schedule.daily(6), loss_for(kind)
     portfolio, answers = run_through(rows, schedule, loss)
     scores = joined(answers, "progressive").astype(np.float64)
-    calendar = portfolio.form.calendar
+    calendar = portfolio.candidate_set.calendar
     assert rows.when is not None
     fine, cycle = calendar.place(rows.when), schedule.place(rows.when).cycle
     starts = visits(cycle, fine).start
@@ -85,7 +85,7 @@ def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
     bare = with_marks(Rows(np.zeros((len(rows), 4)), rows.labels, block=fine, cycle=cycle), calendar)
     number = 0
     for part in portfolio.parts:
-        for each in part.form.kinds:
+        for each in part.candidate_set.kinds:
             data = bare if each.bare else marked if each.marked else placed
             energy = float((each.basis.coefficient[0] ** 2).sum())
             for lane in range(LANES):
@@ -101,7 +101,7 @@ def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
                 mean = np.array([own[low:high].mean() for low, high in pairwise(starts)])
                 assert np.allclose(mean, alone, rtol=2e-3, atol=2e-4), (each.name, lane)
                 number += 1
-        number += LANES * len(READ_OUT_NAMES) * len(part.form.readings)
+        number += LANES * len(READ_OUT_NAMES) * len(part.candidate_set.readings)
 
 
 def with_marks(rows: Rows, calendar: Any) -> Rows:
@@ -177,8 +177,8 @@ def test_walking_forward_is_answering_by_models_of_the_last_midnight() -> None:
         # The mixture as one model for each block, too: what is saved at midnight.
         alone, _ = run_through(rows[before], schedule, losses.logistic)
         alone.end()
-        if alone.question == "forward":
-            model = sc.Pluralistic(model_weights(alone), alone.form.calendar.model, losses.logistic)
+        if alone.exported_protocol == "forward":
+            model = sc.Pluralistic(model_weights(alone), alone.candidate_set.calendar.model, losses.logistic)
             assert np.allclose(model.score(later), mixed[now], atol=2e-3)
 
 
@@ -192,7 +192,7 @@ def test_however_rows_are_cut_they_are_met_alike(seed: int, sizes: list[int], de
     rows = some_rows(sum(sizes), 5, seed)
     schedule = Schedule.daily(3)
     whole, answers = run_through(rows, schedule, losses.logistic, delay=delay)
-    parts = Portfolio(form_of(calendar_of(schedule)), losses.logistic, rows.width, delay=delay)
+    parts = Portfolio(candidate_set_of(calendar_of(schedule)), losses.logistic, rows.width, delay=delay)
     found: list[Any] = []
     first = 0
     assert rows.when is not None
@@ -214,9 +214,9 @@ def test_asked_seldom_it_is_cut_alike_and_chooses_about_the_same(monkeypatch: py
     monkeypatch.setattr(portfolio_, "SUBSAMPLING_ROWS", (400, 1000))
     stream = regimes.stream("opposite", 1, rows=6000, days=30)
     rows, schedule = stream.rows, Schedule.daily(2)
-    whole, answers = run_through(rows, schedule, losses.logistic, brief=True)
+    whole, answers = run_through(rows, schedule, losses.logistic, subsample=True)
     assert len(joined(answers, "forward")) == 400 + 300 + 1250
-    parts = Portfolio(form_of(calendar_of(schedule)), losses.logistic, rows.width, brief=True)
+    parts = Portfolio(candidate_set_of(calendar_of(schedule)), losses.logistic, rows.width, subsample=True)
     assert rows.when is not None
     for low in range(0, 6000, 333):
         part = slice(low, low + 333)
@@ -239,7 +239,7 @@ def test_kept_and_restored_it_goes_on_as_if_nothing_had_happened() -> None:
     schedule = Schedule.daily(3)
     whole, answers = run_through(rows, schedule, losses.logistic, delay=HOUR)
     first, before = run_through(rows[:217], schedule, losses.logistic, delay=HOUR)
-    second = Portfolio(form_of(calendar_of(schedule)), losses.logistic, rows.width, delay=HOUR)
+    second = Portfolio(candidate_set_of(calendar_of(schedule)), losses.logistic, rows.width, delay=HOUR)
     second.restore(first.arrays())
     assert rows.when is not None
     assert rows.labels is not None
@@ -339,8 +339,8 @@ def test_a_label_changes_no_answer_before_it_is_known(schedule: Schedule, kind: 
         label = rng.normal(size=count) if kind == "number" else rng.integers(0, 3, count)
     loss = loss_for(kind)
     portfolio, before = run_through(Rows(X, label, when=when / 1e6), schedule, loss, delay=delay)
-    cycle, cell = schedule.place(when).cycle, portfolio.form.calendar.place(when)
-    fresh = Portfolio(portfolio.form, loss, 2, delay=delay)
+    cycle, cell = schedule.place(when).cycle, portfolio.candidate_set.calendar.place(when)
+    fresh = Portfolio(portfolio.candidate_set, loss, 2, delay=delay)
     frozen_at = fresh.freeze_times(when, cycle, cell, schedule.zone)
     for row in rng.integers(0, count, 12):
         other = label.copy()
@@ -367,7 +367,7 @@ def test_at_least_forty_candidates_whatever_the_schedule() -> None:
         3,
         1,
     ):
-        form = form_of(calendar_of(schedule))
+        form = candidate_set_of(calendar_of(schedule))
         assert form.size >= 40
         assert len(set(form.names)) == form.size
         names = {name for part in form.split(2) for name in part.names}
@@ -380,15 +380,15 @@ def test_any_schedule_gives_a_model_that_answers_as_the_mixture_did(schedule: Sc
     rows = some_rows(600, 20, 11)
     portfolio, _ = run_through(rows[:500], schedule, losses.logistic)
     portfolio.end()
-    model = sc.Pluralistic(model_weights(portfolio), portfolio.form.calendar.model, losses.logistic)
+    model = sc.Pluralistic(model_weights(portfolio), portfolio.candidate_set.calendar.model, losses.logistic)
     assert np.isfinite(model.weights).all()
     later = rows[500:]
     assert rows.when is not None
-    weights = weights_of(portfolio, portfolio.question)
+    weights = weights_of(portfolio, portfolio.exported_protocol)
     assert np.allclose(weights.sum(axis=1), 1.0, atol=1e-4)
     (found,) = portfolio.add(later, rows.when[500:], rows.when[500:], np.ones(100))
     # At the first row nothing has been learnt in between.
-    calendar = portfolio.form.calendar
+    calendar = portfolio.candidate_set.calendar
     slot = calendar.slot[calendar.place(rows.when[500:501])]
     scores = found.progressive[:1, :, 0]
     assert np.allclose(model.score(later[:1]), (scores * weights[slot]).sum(axis=1), atol=2e-3)
@@ -424,21 +424,21 @@ def test_features_that_find_no_room_share_columns() -> None:
     X[np.arange(300), rng.integers(0, 60, 300)] = 1.0
     when = START + np.arange(300) * HOUR
     rows = Rows(X, rng.random(300) < 0.5, when=when / 1e6)
-    portfolio, _ = run_through(rows, Schedule.daily(2), losses.logistic, room=30)
+    portfolio, _ = run_through(rows, Schedule.daily(2), losses.logistic, max_columns=30)
     assert portfolio.parts[0].state.vectors.shape[1] <= 30
     weights = model_weights(portfolio)
     assert weights.shape[2] == 61
     held = [tuple(weights[:, 0, column]) for column in range(60)]
-    assert len(set(held)) <= 30 - portfolio.form.marks - 1
+    assert len(set(held)) <= 30 - portfolio.candidate_set.marks - 1
 
 
 def test_columns_are_shared_evenly() -> None:
-    columns = ColumnMap(width=100, first=3, most=23)
+    columns = ColumnMap(width=100, first=3, max_columns=23)
     columns.take_in(np.array([40, 41, 40, 42]))
     columns.take_in(np.arange(100))
-    assert columns.place[[40, 41, 42]].tolist() == [3, 4, 5]
+    assert columns.column_of[[40, 41, 42]].tolist() == [3, 4, 5]
     assert columns.used == 23
-    shared = np.bincount(columns.place, minlength=23)
+    shared = np.bincount(columns.column_of, minlength=23)
     assert shared[:3].tolist() == [0, 0, 0]
     assert (shared[3:] >= 3).all()
     assert (shared[3:] <= 7).all()
@@ -495,7 +495,7 @@ def test_one_candidate_that_is_not_finite_does_not_spoil_the_model() -> None:
     odd = Rows(X, rows.labels, when=rows.when / 1e6)
     portfolio, _ = run_through(odd, Schedule.daily(3), losses.logistic)
     portfolio.end()
-    model = sc.Pluralistic(model_weights(portfolio), portfolio.form.calendar.model, losses.logistic)
+    model = sc.Pluralistic(model_weights(portfolio), portfolio.candidate_set.calendar.model, losses.logistic)
     assert np.isfinite(model.weights).all()
     told = model.score(rows) > 0
     assert (told == np.asarray(rows.labels)).mean() > 0.7
@@ -507,7 +507,9 @@ def test_a_row_of_long_ago_does_not_spoil_the_model() -> None:
     assert rows.when is not None
     ticks = rows.when.copy()
     ticks[400] = 1_000_000
-    portfolio = Portfolio(form_of(calendar_of(Schedule.daily(3))), losses.logistic, 4, apart=True)
+    portfolio = Portfolio(
+        candidate_set_of(calendar_of(Schedule.daily(3))), losses.logistic, 4, blocks_recur=True
+    )
     assert rows.labels is not None
     for _ in portfolio.add(rows, rows.when, ticks, targets(rows.labels.astype(float), losses.logistic)):
         pass
@@ -519,12 +521,12 @@ def test_a_row_of_long_ago_does_not_spoil_the_model() -> None:
 def test_very_many_blocks_are_told_apart_in_groups() -> None:
     calendar = calendar_of(Schedule.daily(1440))
     assert calendar.size == 168
-    form = form_of(calendar)
+    form = candidate_set_of(calendar)
     assert form.column_bytes(1) < 1_000_000
     rows = some_rows(300, 4, 15)
     portfolio, _ = run_through(rows, Schedule.daily(1440), losses.logistic)
     assert model_weights(portfolio).shape == (1440, 1, 5)
-    assert len(portfolio.questions["forward"].bets.lost) == 1440
+    assert len(portfolio.protocols["forward"].mixing.block_losses) == 1440
 
 
 # ------------------------------------------------------------------------- synthetic regimes

@@ -28,7 +28,7 @@ class Problem:
     basis: Basis
     step: Step
     radius: float = inf
-    emphasis: Sequence[float] | None = None
+    block_weights: Sequence[float] | None = None
     weight: Array | None = None
     intercept: bool = True
 
@@ -46,7 +46,7 @@ def run(problem: Problem, start: Array | None = None) -> tuple[list[Iterate], fl
         step=problem.step,
         batch_size=problem.batch_size,
         radius=problem.radius,
-        emphasis=problem.emphasis,
+        block_weights=problem.block_weights,
         start=start,
     )
     return steps, _nearest_kink(problem, examples, steps)

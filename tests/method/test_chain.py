@@ -133,8 +133,8 @@ def test_importance_weights_multiply_the_gradient_and_not_the_average(
     target /= target.sum()
     share = counts / counts.sum()
     # A chain of one block has nothing to weigh.
-    emphasis = np.divide(target, share, out=np.ones_like(share), where=share > 0)
-    made.problem.emphasis = [1.0] * made.blocks if kind == "separate" else emphasis.tolist()
+    block_weights = np.divide(target, share, out=np.ones_like(share), where=share > 0)
+    made.problem.block_weights = [1.0] * made.blocks if kind == "separate" else block_weights.tolist()
     check_against_oracle(made, trained(made, objective_shares=target), tolerance=1e-12, near=1e-4)
 
 

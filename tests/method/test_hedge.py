@@ -81,10 +81,10 @@ def test_prod_neither_underflows_nor_overflows_in_200_000_adverse_steps(sign: fl
 
     shares = np.empty_like(losses)
     play(bets, losses, shares)
-    assert np.isfinite(bets.stake).all()
+    assert np.isfinite(bets.accumulator).all()
     assert np.isfinite(shares).all()
     assert np.allclose(shares.sum(axis=1), 1.0)
-    assert bets.stake[0, 1] == pytest.approx(np.log(0.25) + 200_000 * np.log1p(-0.25 * sign * 2.0))
+    assert bets.accumulator[0, 1] == pytest.approx(np.log(0.25) + 200_000 * np.log1p(-0.25 * sign * 2.0))
     # What was lost in 200,000 steps is still there to be won back.
     back = np.zeros((400_000, 2))
     back[:, 1] = -sign * 2.0
@@ -109,14 +109,14 @@ def test_adahedge_is_finite_for_every_input(table: list[list[float]]) -> None:
 @pytest.mark.parametrize("engine", ["plain", "compiled"])
 def test_adahedge_stays_finite_with_the_tiniest_gaps(gap: float, engine: str) -> None:
     bets = sc.AdaHedge().first(2)
-    bets.gap[0] = gap
+    bets.mixability_gap[0] = gap
     from semicyclic.method.kernels.hedge import learn_losses
 
     for losses in ([gap, 0.0], [0.0, gap], [1.0, 1.0], [0.0, 1e-300], [1e6, 0.0], [0.0, 2e6]):
         (hedge.learn_losses if engine == "plain" else learn_losses)(bets, 0, np.array(losses))
         assert np.isfinite(bets.share).all()
         assert np.isclose(bets.share.sum(), 1.0)
-        assert np.isfinite(bets.gap).all()
+        assert np.isfinite(bets.mixability_gap).all()
 
 
 def test_adahedge_with_equal_losses_stays_uniform_and_learns_nothing() -> None:
@@ -142,7 +142,7 @@ def test_the_two_regrets_of_prod_are_never_above_their_bounds(seed: int, style: 
     rng = np.random.default_rng(seed)
     T = int(rng.integers(60, 1500))
     bets = sc.Prod(bound=bound).first(2, T)
-    nu, delta = float(bets.rate[0]), float(np.exp(bets.stake[0, 1]))
+    nu, delta = float(bets.rate[0]), float(np.exp(bets.accumulator[0, 1]))
     lost = np.zeros(3)
     squares = 0.0
     edge = rng.uniform(0.05, 0.95)
@@ -194,7 +194,7 @@ def worst_regret(nu: float, reach: float, T: int) -> float:
     assert np.isclose(bets.rate[0], nu)
     regret = 0.0
     for plan in reversed(plans):
-        at = np.searchsorted(odds, bets.stake[0, 1] - bets.stake[0, 0]).clip(0, len(odds) - 1)
+        at = np.searchsorted(odds, bets.accumulator[0, 1] - bets.accumulator[0, 0]).clip(0, len(odds) - 1)
         d = moves[plan[at]]
         regret += bets.share[0, 0] * d
         hedge.learn_losses(bets, 0, np.array([d, 0.0]))
@@ -418,8 +418,8 @@ def test_a_chain_whose_probability_fades_to_nothing_does_no_harm(dtype: type) ->
     settings_: dict[str, Any] = {"loss": sc.loss.absolute, "step_size": 0.05, "batch_size": 1}
     run = train.hedged(rows, m, **settings_)
     alone = train.separate(rows, m, **settings_)
-    assert run.bets is not None
-    assert run.bets.share[:, 0].max() < 1e-100
+    assert run.hedge_state is not None
+    assert run.hedge_state.share[:, 0].max() < 1e-100
     faint = run.log.column("weight")
     assert ((faint == 0) | (faint >= 1e-20)).all()
     assert (faint == 0).any()
@@ -504,16 +504,16 @@ ROWS = sc.Rows(np.eye(2)[[0, 1] * 200], [0, 1] * 200, block=[0, 1] * 200)
 def test_the_range_of_prod_is_g_times_b() -> None:
     """Rows are unit vectors with an intercept: G = sqrt(2)."""
     run = train.hedged(ROWS, 2, hedge=sc.Prod(), radius=3.0, batch_size=1)
-    assert run.bets is not None
+    assert run.hedge_state is not None
     M = 3.0 * np.sqrt(2)
-    assert np.allclose(run.bets.rate, np.sqrt(np.log(M * 200) / 200) / (2 * M))
+    assert np.allclose(run.hedge_state.rate, np.sqrt(np.log(M * 200) / 200) / (2 * M))
     lifted = train.hedged(
         ROWS, 2, chains=(basis.single, basis.residual), hedge=sc.Prod(), radius=3.0, batch_size=1
     )
-    assert lifted.bets is not None
+    assert lifted.hedge_state is not None
     M *= np.sqrt(1.25)
-    assert np.allclose(lifted.bets.rate, np.sqrt(np.log(M * 200) / 200) / (2 * M))
-    assert run.bets.clipped.sum() == 0
+    assert np.allclose(lifted.hedge_state.rate, np.sqrt(np.log(M * 200) / 200) / (2 * M))
+    assert run.hedge_state.clipped.sum() == 0
 
 
 def test_differences_beyond_a_stated_range_are_clipped_and_counted() -> None:
@@ -524,11 +524,11 @@ def test_differences_beyond_a_stated_range_are_clipped_and_counted() -> None:
 
     play(bets, losses, np.empty_like(losses))
     assert bets.clipped[0] == 10
-    assert np.isclose(bets.stake[0, 1], np.log(bets.rate[0]) + 10 * np.log1p(-2 * bets.rate[0]))
+    assert np.isclose(bets.accumulator[0, 1], np.log(bets.rate[0]) + 10 * np.log1p(-2 * bets.rate[0]))
     run = train.hedged(ROWS, 2, hedge=sc.Prod(bound=1e-2, rate=1.0), batch_size=1, step_size=5.0)
-    assert run.bets is not None
-    assert run.bets.clipped.sum() > 0
-    assert run.hedge_summary().clipped.sum() == run.bets.clipped.sum()
+    assert run.hedge_state is not None
+    assert run.hedge_state.clipped.sum() > 0
+    assert run.hedge_summary().clipped.sum() == run.hedge_state.clipped.sum()
     assert "clipped" in str(run.hedge_summary())
 
 

@@ -24,8 +24,8 @@ JOB = TrainConfig(
     ColumnRequest(("at",), "y"),
     sc.Schedule.daily(6),
     bits=8,
-    start=40,
-    skip=True,
+    sample_rows=40,
+    skip_errors=True,
     lateness=10**9,
     late=LatePolicy.KEEP,
 )
@@ -71,8 +71,8 @@ def count(files: list[Any], options: FormatOptions) -> tuple[int, int, int]:
     learnt = sum(len(chunk.rows.rows) for chunk in reader.chunks(iter(parts)) if chunk.rows is not None)
     last = reader.rest()
     learnt += 0 if last is None or last.rows is None else len(last.rows.rows)
-    counts = reader.reading.counts
-    return counts.read, learnt, counts.refused + counts.unlabelled + reader.reading.late.dropped
+    counts = reader.state.counts
+    return counts.read, learnt, counts.refused + counts.unlabelled + reader.state.late.dropped
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])

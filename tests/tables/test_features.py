@@ -392,7 +392,7 @@ def test_tidy_rows_are_counted_and_those_that_are_not_are_named() -> None:
     first = infer_schema(
         pa.table({"at": ["2013-01-01"], "n": ["1"], "y": ["0"]}), ColumnRequest(("at",), "y")
     )
-    tidy = first.tidy(table, np.arange(11, 17))
+    tidy = first.clean(table, np.arange(11, 17))
     assert tidy.row.tolist() == [11, 15]
     assert tidy.labels.tolist() == [0.0, 1.0]
     assert tidy.missing == 1

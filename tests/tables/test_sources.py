@@ -184,7 +184,7 @@ def test_reading_goes_on_from_every_mark(tmp_path: Path, form: str, monkeypatch:
     whole = [row["at"] for part in parts for row in part.batch.table.to_pylist()]
     assert len(whole) == 60
     for number, part in enumerate(parts):
-        mark = ReadPosition.from_json(json.loads(json.dumps(part.mark.to_json())))
+        mark = ReadPosition.from_json(json.loads(json.dumps(part.position.to_json())))
         rest, _, _ = read_all(Sources([path, last], options), mark)
         done = sum(each.batch.table.num_rows for each in parts[: number + 1])
         assert [row["at"] for row in rest] == whole[done:]
@@ -202,9 +202,9 @@ def test_an_input_that_has_changed_is_refused(
     path = write_csv(tmp_path / "a.csv", rows_of(200))
     other = write_csv(tmp_path / "b.csv", rows_of(100))
     data = path.read_bytes()
-    inside = list(Sources([path, other]).parts(ReadPosition()))[3].mark
+    inside = list(Sources([path, other]).parts(ReadPosition()))[3].position
     place = inside.places[0].offset
-    beyond = list(Sources([path, other]).parts(ReadPosition()))[-2].mark
+    beyond = list(Sources([path, other]).parts(ReadPosition()))[-2].position
     assert len(beyond.places) == 2
     if change == "shrunk":
         path.write_bytes(data[: place - 10])

@@ -39,7 +39,9 @@ from semicyclic.training.train_files import FileTraining, TrainProgress
 from tests.tables.small_tables import Row, rows_of, write, write_csv
 
 SCHEDULE = sc.Schedule.daily(6, zone="UTC")
-JOB = TrainConfig(ColumnRequest(("at",), "y"), SCHEDULE, method="pluralistic", bits=10, start=300, bins=4)
+JOB = TrainConfig(
+    ColumnRequest(("at",), "y"), SCHEDULE, method="pluralistic", bits=10, sample_rows=300, bins=4
+)
 FILES = (CHECKPOINT, MODEL, RESULTS, VISITS)
 
 
@@ -58,7 +60,9 @@ def run(
     options = how.pop("options", FormatOptions(batch=50))
     tell = how.pop("tell", lambda news: None)
     with lock_run_dir(out):
-        return FileTraining(job, Sources(files, options), out, tell, every=0.0, **how).go(resume=resume)
+        return FileTraining(job, Sources(files, options), out, tell, save_seconds=0.0, **how).go(
+            resume=resume
+        )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -103,7 +107,7 @@ def test_the_stream_learns_what_one_pass_in_memory_learns(tmp_path: Path) -> Non
     path = write(tmp_path, rows)
     known = sc.read(path, when="at", label="y", bits=10, bins=4)
     for method in sc.train.METHODS:
-        job = replace(JOB, method=method, start=1 << 14)
+        job = replace(JOB, method=method, sample_rows=1 << 14)
         run(tmp_path / method, [path], job)
         made = getattr(sc.train, method)(known, SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=16)
         expected = made.mean().weights
@@ -121,7 +125,7 @@ def test_the_stream_learns_what_one_pass_in_memory_learns(tmp_path: Path) -> Non
 )
 def test_other_read_outs_can_be_had(tmp_path: Path, read_out: str, same: Any) -> None:
     path = write(tmp_path, rows_of(900))
-    run(tmp_path / "out", [path], replace(JOB, read_out=read_out, start=1 << 14))
+    run(tmp_path / "out", [path], replace(JOB, read_out=read_out, sample_rows=1 << 14))
     known = sc.read(path, when="at", label="y", bits=10, bins=4)
     made = sc.train.pluralistic(known, SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=16)
     assert np.allclose(weights(tmp_path / "out"), same(made).weights, atol=2e-5)
@@ -278,7 +282,7 @@ def test_checkpoints_that_are_damaged_foreign_or_older_are_refused(tmp_path: Pat
         run(out, [path], resume=True)
     state.write_bytes(good)
     arrays, about = read_checkpoint(state)
-    for missing in ("job", "mark", "features"):
+    for missing in ("config", "position", "features"):
         write_checkpoint(state, arrays, {name: value for name, value in about.items() if name != missing})
         with pytest.raises(sc.Unreadable):
             run(out, [path], resume=True)
@@ -353,7 +357,7 @@ def test_rows_that_are_left_out_are_counted(tmp_path: Path) -> None:
         ValueError, match=r"broken\.csv, row 361: column 'at': 'nonsense' is no time in epoch s"
     ):
         run(tmp_path / "stop", [path])
-    results = run(tmp_path / "skip", [path], replace(JOB, skip=True))
+    results = run(tmp_path / "skip", [path], replace(JOB, skip_errors=True))
     rows = results["rows"]
     assert rows == {
         "read": 401, "used": 395, "refused": 4, "late_dropped": 1, "late_kept": 0, "without_label": 1,
@@ -363,14 +367,14 @@ def test_rows_that_are_left_out_are_counted(tmp_path: Path) -> None:
     assert sum(results["progressive"]["rows"]) == 395
     assert len(results["refused_examples"]) == 3
     assert results["refused_examples"][1].startswith("broken.csv, row 371: column 'x': 'nonsense'")
-    used = run(tmp_path / "use", [path], replace(JOB, skip=True, late=LatePolicy.KEEP))
+    used = run(tmp_path / "use", [path], replace(JOB, skip_errors=True, late=LatePolicy.KEEP))
     assert used["rows"]["late_kept"] == 1
     assert used["rows"]["used"] == 396
     assert used["latest_by"] >= 89_000_000_000
     with pytest.raises(
         ValueError, match=r"a row of .* UTC comes after one of .* UTC: give a longer lateness="
     ):
-        run(tmp_path / "late-stop", [path], replace(JOB, skip=True, late=LatePolicy.STOP))
+        run(tmp_path / "late-stop", [path], replace(JOB, skip_errors=True, late=LatePolicy.STOP))
 
 
 def test_lateness_puts_rows_back_in_their_place(tmp_path: Path) -> None:
@@ -379,7 +383,7 @@ def test_lateness_puts_rows_back_in_their_place(tmp_path: Path) -> None:
     order = np.argsort([row["at"] + rng.integers(0, 3600) for row in rows], kind="stable")
     mixed = [rows[k] for k in order]
     ordered = sorted(mixed, key=lambda row: int(row["at"]))
-    job = replace(JOB, start=1 << 14)
+    job = replace(JOB, sample_rows=1 << 14)
     run(tmp_path / "sorted", [write(tmp_path, ordered, name="sorted")], job)
     late = replace(job, lateness=3_600_000_000)
     results = run(tmp_path / "mixed", [write(tmp_path, mixed, name="mixed")], late)
@@ -395,7 +399,7 @@ def test_a_label_is_learnt_only_after_its_delay(tmp_path: Path) -> None:
     rows = rows_of(400, days=3)
     path = write(tmp_path, rows)
     delay = 5 * 3600
-    job = replace(JOB, start=1 << 14, label_delay=delay * 1_000_000, batch_size=4)
+    job = replace(JOB, sample_rows=1 << 14, label_delay=delay * 1_000_000, batch_size=4)
     results = run(tmp_path / "out", [path], job)
     known = sc.read(path, when="at", label="y", bits=10, bins=4)
     cycle, block = known.place(SCHEDULE)
@@ -736,7 +740,7 @@ def test_a_type_that_cannot_be_read_is_refused_by_its_column(tmp_path: Path, nam
     if asked in ("number", "category", "text"):
         wish = wish._replace(**{asked: ("x",)})  # type: ignore[arg-type]
     for number, files in enumerate((["b.parquet"], ["a.parquet", "b.parquet"])):
-        job = replace(JOB, wish=wish, start=1 if number else 4, classes=("p", "q"), skip=True)
+        job = replace(JOB, columns=wish, sample_rows=1 if number else 4, classes=("p", "q"), skip_errors=True)
         try:
             results = run(tmp_path / str(number), [tmp_path / each for each in files], job)
         except ValueError as error:

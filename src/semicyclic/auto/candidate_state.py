@@ -43,13 +43,13 @@ class CandidateState(NamedTuple):
     vectors: [V, D, C, 8] current weights.
     squares: [V, D, C, 4] sums of squared gradients of the AdaGrad lanes.
     frozen: [G, D, C, 5, 8] read-outs by group. fresh: [G, D, C, 8] restarted mean that becomes the next tail.
-    held: [G, 5] total weight of mean, tail, fading mean, last cycle and fresh.
+    total_weight: [G, 5] total weight of mean, tail, fading mean, last cycle and fresh.
     seen: [G, 2] latest cycle, and number of cycles.
     lag: [kinds of chains, D, C, 8] weighted steps of the open visit, from which its mean iterate is computed.
     early, early_frozen, early_seen: `vectors`, `frozen` and `seen` at the last freeze time; the latter two
         only for groups that may change between a freeze time and the rows it applies to.
-    open: [6] finest block and cycle of the open visit (-1 if none), number of rows trained on, last freeze
-        time, finest block and cycle of the last predicted row.
+    position: [6] finest block and cycle of the open visit (-1 if none), number of rows trained on, last
+        freeze time, finest block and cycle of the last predicted row.
     mass: [3] weight of the open visit, number of rows whose norm was measured, their mean squared norm.
     """
 
@@ -57,13 +57,13 @@ class CandidateState(NamedTuple):
     squares: Array
     frozen: Array
     fresh: Array
-    held: Array
+    total_weight: Array
     seen: Array
     lag: Array
     early: Array
     early_frozen: Array
     early_seen: Array
-    open: Array
+    position: Array
     mass: Array
 
 
@@ -94,7 +94,7 @@ def widen(state: CandidateState, columns: int) -> CandidateState:
     """Return the state with room for `columns` columns; new weights are zero."""
 
     def widen_array(name: str, array: Array) -> Array:
-        if name in ("held", "seen", "early_seen", "open", "mass"):
+        if name in ("total_weight", "seen", "early_seen", "position", "mass"):
             return array
         room = np.zeros((len(array), columns, *array.shape[2:]), np.float32)
         room[:, : array.shape[1]] = array

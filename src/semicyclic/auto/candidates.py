@@ -198,7 +198,7 @@ class CandidateTables(NamedTuple):
     groups: int
 
 
-def form_of(calendar: Calendar, *, intercept: bool = True) -> CandidateSet:
+def candidate_set_of(calendar: Calendar, *, intercept: bool = True) -> CandidateSet:
     """Return the candidates for a calendar. Without an intercept, blocks have no intercepts either."""
     fine, slot, weekday, coarse = calendar.size, calendar.slot, calendar.weekday, calendar.coarse
     one = basis.single(fine)
@@ -253,11 +253,11 @@ def _separate_basis(group: Array) -> basis.Basis:
     return basis.Basis(group[:, None].astype(np.int64), ones, group.astype(np.int64))
 
 
-def fitting(form: CandidateSet, outputs: int, width: int, limit: int) -> tuple[CandidateSet, int]:
+def fit_to_memory(candidates: CandidateSet, outputs: int, width: int, limit: int) -> tuple[CandidateSet, int]:
     """Drop kinds of chains until the rest fits into `limit` bytes; return it and its maximum of columns."""
-    while limit // form.column_bytes(outputs) < min(width, MIN_COLUMNS) + form.marks:
-        lighter = form.lighter()
+    while limit // candidates.column_bytes(outputs) < min(width, MIN_COLUMNS) + candidates.marks:
+        lighter = candidates.lighter()
         if lighter is None:
             break
-        form = lighter
-    return form, max(limit // form.column_bytes(outputs), form.marks + 2)
+        candidates = lighter
+    return candidates, max(limit // candidates.column_bytes(outputs), candidates.marks + 2)

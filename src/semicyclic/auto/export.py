@@ -20,15 +20,15 @@ MIN_MIXTURE_WEIGHT = 1e-5
 def weights_of(portfolio: Portfolio, protocol: str) -> Array:
     """Return the candidates' current mixture weights under a protocol, [slots, K]."""
 
-    weights = np.empty((portfolio.form.calendar.slots, portfolio.form.size))
+    weights = np.empty((portfolio.candidate_set.calendar.slots, portfolio.candidate_set.size))
     for slot, out in enumerate(weights):
-        kernels.mixing.weights_in(portfolio.questions[protocol].bets, slot, portfolio.loss.code, out)
+        kernels.mixing.weights_in(portfolio.protocols[protocol].mixing, slot, portfolio.loss.code, out)
     return weights
 
 
 def loss_sums(portfolio: Portfolio) -> Array:
     """Return the mixture's weighted counts of rows, losses and squared losses by block, [blocks, 3]."""
-    return np.asarray(portfolio.questions[portfolio.question].bets.lost)
+    return np.asarray(portfolio.protocols[portfolio.exported_protocol].mixing.block_losses)
 
 
 def mean_loss(portfolio: Portfolio) -> float:
@@ -39,17 +39,19 @@ def mean_loss(portfolio: Portfolio) -> float:
 
 def unseen(portfolio: Portfolio) -> tuple[int, ...]:
     """Return the model's blocks that had no rows; their weights are only those shared by all blocks."""
-    return tuple(np.flatnonzero(loss_sums(portfolio)[portfolio.form.calendar.block, 0] == 0).tolist())
+    return tuple(
+        np.flatnonzero(loss_sums(portfolio)[portfolio.candidate_set.calendar.block, 0] == 0).tolist()
+    )
 
 
 def describe_choice(portfolio: Portfolio, top: int = 3) -> dict[str, Any]:
     """Return each slot's `top` candidates, with their mixture weights and mean losses, as a JSON value."""
-    names, bets = portfolio.names, portfolio.questions[portfolio.question].bets
-    weights = weights_of(portfolio, portfolio.question)
+    names, mixing = portfolio.names, portfolio.protocols[portfolio.exported_protocol].mixing
+    weights = weights_of(portfolio, portfolio.exported_protocol)
     blocks = {}
-    for slot, label in enumerate(portfolio.form.calendar.labels):
-        rows = float(bets.weight[slot])
-        loss = [float(total) / rows if rows > 0 else None for total in bets.loss[slot]]
+    for slot, label in enumerate(portfolio.candidate_set.calendar.labels):
+        rows = float(mixing.weight[slot])
+        loss = [float(total) / rows if rows > 0 else None for total in mixing.loss[slot]]
         blocks[label] = {
             "rows": round(rows, 6),
             "loss": loss[-1],
@@ -58,16 +60,16 @@ def describe_choice(portfolio: Portfolio, top: int = 3) -> dict[str, Any]:
                 for k in np.argsort(-weights[slot], kind="stable")[:top]
             ],
         }
-    return {"by": portfolio.question, "candidates": portfolio.form.size, "blocks": blocks}
+    return {"by": portfolio.exported_protocol, "candidates": portfolio.candidate_set.size, "blocks": blocks}
 
 
 def model_weights(portfolio: Portfolio) -> Array:
     """Return the mixture as one linear model per block of the exported model, [blocks, C, width + 1]."""
-    calendar, columns = portfolio.form.calendar, portfolio.columns
-    weights = weights_of(portfolio, portfolio.question)
+    calendar, columns = portfolio.candidate_set.calendar, portfolio.columns
+    weights = weights_of(portfolio, portfolio.exported_protocol)
     weights[weights < MIN_MIXTURE_WEIGHT] = 0.0
     weights /= weights.sum(axis=1, keepdims=True)
-    known = np.flatnonzero(columns.place >= 0)
+    known = np.flatnonzero(columns.column_of >= 0)
     finite = [_finite_lanes(part) for part in portfolio.parts]
     models = np.zeros((calendar.size, portfolio.loss.outputs, columns.width + 1), np.float32)
     for fine in range(calendar.size):
@@ -75,7 +77,7 @@ def model_weights(portfolio: Portfolio) -> Array:
         if portfolio.intercept:
             intercepts = [columns.first - 1, *portfolio.parts[0].tables.mark[fine]]
             models[fine, :, -1] = mixed[intercepts].sum(axis=0)
-        models[fine][:, known] = mixed[columns.place[known]].T
+        models[fine][:, known] = mixed[columns.column_of[known]].T
     return models[calendar.fine]
 
 
@@ -92,10 +94,10 @@ def _mix_weights(
     columns, outputs = parts[0].state.vectors.shape[1:3]
     total = np.zeros((columns, outputs), np.float32)
     remaining = weights.astype(np.float32)
-    for (form, tables, state), (finite_vectors, finite_read_outs) in zip(parts, finite, strict=True):
-        live, remaining = np.split(remaining, [len(form.kinds) * LANES])
+    for (candidate_set, tables, state), (finite_vectors, finite_read_outs) in zip(parts, finite, strict=True):
+        live, remaining = np.split(remaining, [len(candidate_set.kinds) * LANES])
         live = live.reshape(-1, LANES).copy()
-        for number, reading in enumerate(form.readings):
+        for number, reading in enumerate(candidate_set.readings):
             shares, remaining = np.split(remaining, [len(READ_OUT_NAMES) * LANES])
             group = tables.group[number, fine]
             if state.seen[group, 1] == 0:

@@ -42,13 +42,13 @@ MIN_ALLOCATED_COLUMNS = 64
 LONG_AGO = -(2**62)
 PROTOCOLS = ("progressive", "forward")
 # The array fields of `EvaluationProtocol`.
-SCORE_FIELDS = ("score", "bet", "auto")
-# With `brief`, the share of rows that are scored halves at each of these row numbers.
+SCORE_FIELDS = ("score", "strategy_score", "auto")
+# With `subsample`, the share of rows that are scored halves at each of these row numbers.
 SUBSAMPLING_ROWS = (1 << 16, 1 << 18, 1 << 20)
 # After this many freeze times, the model's mixture is that of the walk-forward protocol, before that of the
 # progressive one.
 MIN_FREEZES_FOR_FORWARD = 4
-# After this many freeze times, a `brief` portfolio stops the progressive protocol.
+# After this many freeze times, a `subsample` portfolio stops the progressive protocol.
 MAX_FREEZES_FOR_PROGRESSIVE = 8
 
 
@@ -69,7 +69,7 @@ class PortfolioScores(NamedTuple):
 class PortfolioPart(NamedTuple):
     """A subset of the candidates and its state, processed by one thread."""
 
-    form: CandidateSet
+    candidate_set: CandidateSet
     tables: CandidateTables
     state: Any
 
@@ -78,33 +78,33 @@ class PortfolioPart(NamedTuple):
 class Portfolio:
     """All candidates in training, with their mixtures.
 
-    form: the candidates. loss: the loss; targets use its encoding. width: number of features.
+    candidate_set: the candidates. loss: the loss; targets use its encoding. width: number of features.
     delay: time from a row's arrival until its label is known, in microseconds.
     freeze: "day" (models are frozen at local midnight) or "visit" (when a visit begins).
-    brief: score as few rows as possible: the progressive protocol only until the walk-forward one has enough
-        freeze times, and in a long stream only every second, fourth, eighth row.
-    apart: True if a block may recur within a day, for instance because of late rows.
-    room: maximum number of columns; beyond it, features share columns.
-    threads: number of threads. rows: number of rows so far. nights: number of freeze times so far.
-    parts: the candidates, split. questions: the active protocols by name.
+    subsample: score as few rows as possible: the progressive protocol only until the walk-forward one has
+        enough freeze times, and in a long stream only every second, fourth, eighth row.
+    blocks_recur: True if a block may recur within a day, for instance because of late rows.
+    max_columns: maximum number of columns; beyond it, features share columns.
+    threads: number of threads. rows: number of rows so far. freezes: number of freeze times so far.
+    parts: the candidates, split. protocols: the active protocols by name.
     waiting: rows whose labels are not known yet. columns: columns of the features.
     last: cycle, finest block and freeze time of the last row. block: its block.
     """
 
-    form: CandidateSet
+    candidate_set: CandidateSet
     loss: Loss
     width: int
     intercept: bool = True
     delay: int = 0
     freeze: str = "day"
-    brief: bool = False
-    apart: bool = False
-    room: int = 1 << 30
+    subsample: bool = False
+    blocks_recur: bool = False
+    max_columns: int = 1 << 30
     threads: int = field(default_factory=lambda: min(PARTS, os.cpu_count() or 1))
     rows: int = 0
-    nights: int = 0
+    freezes: int = 0
     parts: list[PortfolioPart] = field(default_factory=list)
-    questions: dict[str, EvaluationProtocol] = field(default_factory=dict)
+    protocols: dict[str, EvaluationProtocol] = field(default_factory=dict)
     waiting: RowBuffer | None = None
     columns: ColumnMap = field(init=False)
     last: tuple[int, int, int] = (LONG_AGO, LONG_AGO, LONG_AGO)
@@ -112,26 +112,31 @@ class Portfolio:
 
     def __post_init__(self) -> None:
 
-        self.columns = ColumnMap(self.width, self.form.marks + 1, self.room)
-        outputs, calendar = self.loss.outputs, self.form.calendar
-        for form in self.form.split(PARTS):
-            tables = form.tables()
-            groups = self._snapshot_groups(form)
+        self.columns = ColumnMap(self.width, self.candidate_set.marks + 1, self.max_columns)
+        outputs, calendar = self.loss.outputs, self.candidate_set.calendar
+        for candidate_set in self.candidate_set.split(PARTS):
+            tables = candidate_set.tables()
+            groups = self._snapshot_groups(candidate_set)
             state = new_candidate_state(tables, self.columns.used, outputs, groups)
-            self.parts.append(PortfolioPart(form, tables, state))
-        sizes = calendar.slots, calendar.blocks, self.form.size, outputs
-        self.questions = {name: new_protocol(*sizes, walk_forward=name == "forward") for name in PROTOCOLS}
+            self.parts.append(PortfolioPart(candidate_set, tables, state))
+        sizes = calendar.slots, calendar.blocks, self.candidate_set.size, outputs
+        self.protocols = {name: new_protocol(*sizes, walk_forward=name == "forward") for name in PROTOCOLS}
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the candidates, in the order of their scores."""
-        return tuple(name for part in self.parts for name in part.form.names)
+        return tuple(name for part in self.parts for name in part.candidate_set.names)
 
-    def _snapshot_groups(self, form: CandidateSet) -> int:
+    def _snapshot_groups(self, candidate_set: CandidateSet) -> int:
         """Return the number of groups whose read-outs may change between a freeze time and its rows."""
-        if self.apart or self.delay or not self.form.calendar.once_a_day or self.freeze != "day":
-            return form.groups
-        return form.shared_groups
+        if (
+            self.blocks_recur
+            or self.delay
+            or not self.candidate_set.calendar.once_a_day
+            or self.freeze != "day"
+        ):
+            return candidate_set.groups
+        return candidate_set.shared_groups
 
     # ------------------------------------------------------------------------ training
 
@@ -156,12 +161,12 @@ class Portfolio:
             kernels.candidate_sgd.learn_rest(
                 part.tables, plan, part.state, window, 0, workspace(part.tables, plan[2])
             )
-        self.questions = {name: protocol.end(plan) for name, protocol in self.questions.items()}
+        self.protocols = {name: protocol.end(plan) for name, protocol in self.protocols.items()}
         self.waiting = self.waiting.take(slice(self.waiting.size, self.waiting.size))
 
     def _to_buffer(self, rows: Rows, clock: Array, ticks: Array | None, target: Array) -> RowBuffer:
         """Return rows as a buffer, with blocks and freeze times; update the counts of the stream."""
-        calendar = self.form.calendar
+        calendar = self.candidate_set.calendar
         if ticks is not None:
             assert isinstance(calendar.schedule, Schedule)
             (cycle, block), fine = calendar.schedule.place(ticks), calendar.place(ticks)
@@ -172,7 +177,7 @@ class Portfolio:
         weight = np.ones(len(rows), np.float32) if rows.weight is None else rows.weight.astype(np.float32)
         frozen_at = self.freeze_times(np.asarray(clock, np.int64), cycle, fine, zone)
         if len(rows):
-            self.nights += int((np.diff(frozen_at, prepend=self.last[2]) != 0).sum())
+            self.freezes += int((np.diff(frozen_at, prepend=self.last[2]) != 0).sum())
             self.last = (int(cycle[-1]), int(fine[-1]), int(frozen_at[-1]))
             self.block = int(block[-1])
         return RowBuffer(
@@ -214,14 +219,14 @@ class Portfolio:
         rows = new if waiting is None or old == 0 else concat_buffers(waiting, new)
         window, plan = self._window(rows), self._plan()
         count, outputs = new.size, plan[2]
-        if self.brief and self.nights >= MAX_FREEZES_FOR_PROGRESSIVE:
-            self.questions.pop("progressive", None)
-        active = [name in self.questions for name in PROTOCOLS]
+        if self.subsample and self.freezes >= MAX_FREEZES_FOR_PROGRESSIVE:
+            self.protocols.pop("progressive", None)
+        active = [name in self.protocols for name in PROTOCOLS]
         place, represents = self._rows_to_score(count)
         scored = int(place.max(initial=-1)) + 1
 
         def walk(part: PortfolioPart) -> tuple[Array, Array, int]:
-            size = part.form.size * outputs
+            size = part.candidate_set.size * outputs
             progressive, forward = (
                 np.empty((scored if is_active else 0, size), np.float32) for is_active in active
             )
@@ -240,10 +245,10 @@ class Portfolio:
         for index, name in enumerate(PROTOCOLS):
             score = np.concatenate([scores[index] for scores in walked], axis=1)
             auto = np.zeros((0, outputs), np.float32)
-            if name in self.questions:
-                protocol = self.questions[name]
-                self.questions[name], score, auto = protocol.ask(plan, self.delay, mixing_rows, score)
-            predictions += [score.reshape(len(score), self.form.size, outputs), auto]
+            if name in self.protocols:
+                protocol = self.protocols[name]
+                self.protocols[name], score, auto = protocol.predict(plan, self.delay, mixing_rows, score)
+            predictions += [score.reshape(len(score), self.candidate_set.size, outputs), auto]
         trained = walked[0][2]
         self.waiting = rows.take(slice(trained, rows.size))
         first, self.rows = self.rows, self.rows + count
@@ -256,16 +261,16 @@ class Portfolio:
         """
         number = self.rows + np.arange(count)
         represents = np.ones(count)
-        if self.brief:
+        if self.subsample:
             for bound in SUBSAMPLING_ROWS:
                 represents[number >= bound] *= 2
         scored = number % represents.astype(np.int64) == 0
         return np.where(scored, np.cumsum(scored) - 1, -1), represents
 
     @property
-    def question(self) -> str:
+    def exported_protocol(self) -> str:
         """Name of the protocol whose mixture weights are exported."""
-        if self.nights >= MIN_FREEZES_FOR_FORWARD or "progressive" not in self.questions:
+        if self.freezes >= MIN_FREEZES_FOR_FORWARD or "progressive" not in self.protocols:
             return "forward"
         return "progressive"
 
@@ -274,14 +279,14 @@ class Portfolio:
     def arrays(self) -> dict[str, Array]:
         """Return the complete state as named arrays, for a checkpoint."""
         arrays = {
-            "place": self.columns.place,
-            "counts": np.array([self.rows, self.nights, self.columns.used, self.block, *self.last]),
+            "column_of": self.columns.column_of,
+            "counts": np.array([self.rows, self.freezes, self.columns.used, self.block, *self.last]),
         }
         for number, part in enumerate(self.parts):
             arrays |= {f"part{number}.{name}": array for name, array in part.state._asdict().items()}
-        for name, (state, rows, *scores) in self.questions.items():
-            arrays |= {f"{name}.bets.{key}": array for key, array in state._asdict().items()}
-            arrays |= {f"{name}.told.{key}": array for key, array in rows._asdict().items()}
+        for name, (state, rows, *scores) in self.protocols.items():
+            arrays |= {f"{name}.mixing.{key}": array for key, array in state._asdict().items()}
+            arrays |= {f"{name}.pending.{key}": array for key, array in rows._asdict().items()}
             arrays |= {f"{name}.{key}": array for key, array in zip(SCORE_FIELDS, scores, strict=True)}
         if self.waiting is not None:
             arrays |= {f"waiting.{name}": array for name, array in self.waiting._asdict().items()}
@@ -293,18 +298,18 @@ class Portfolio:
         def copies(prefix: str, names: tuple[str, ...]) -> list[Array]:
             return [arrays[f"{prefix}.{name}"].copy() for name in names]
 
-        self.rows, self.nights, used, self.block, *last = (int(count) for count in arrays["counts"])
-        self.columns.used, self.columns.place = used, arrays["place"].copy()
+        self.rows, self.freezes, used, self.block, *last = (int(count) for count in arrays["counts"])
+        self.columns.used, self.columns.column_of = used, arrays["column_of"].copy()
         self.last = (last[0], last[1], last[2])
         self.parts = [
             part._replace(state=CandidateState(*copies(f"part{number}", CandidateState._fields)))
             for number, part in enumerate(self.parts)
         ]
         active = [name for name in PROTOCOLS if f"{name}.{SCORE_FIELDS[0]}" in arrays]
-        self.questions = {
+        self.protocols = {
             name: EvaluationProtocol(
-                kernels.mixing.MixingState(*copies(f"{name}.bets", kernels.mixing.MixingState._fields)),
-                kernels.mixing.MixingRows(*copies(f"{name}.told", kernels.mixing.MixingRows._fields)),
+                kernels.mixing.MixingState(*copies(f"{name}.mixing", kernels.mixing.MixingState._fields)),
+                kernels.mixing.MixingRows(*copies(f"{name}.pending", kernels.mixing.MixingRows._fields)),
                 *copies(name, SCORE_FIELDS),
             )
             for name in active
@@ -320,8 +325,8 @@ class Portfolio:
 
     def _mixing_rows(self, rows: RowBuffer) -> tuple[Array, ...]:
         """Return the fields of `MixingRows` other than the last."""
-        slot = self.form.calendar.slot[rows.fine]
-        visit = rows.cycle * (self.form.calendar.size + 1) + rows.fine
+        slot = self.candidate_set.calendar.slot[rows.fine]
+        visit = rows.cycle * (self.candidate_set.calendar.size + 1) + rows.fine
         return slot, visit, rows.clock, rows.frozen_at, rows.target, rows.weight, rows.block
 
     def _window(self, rows: RowBuffer) -> Any:
@@ -336,9 +341,9 @@ class Portfolio:
         cells = rows.indptr, rows.indices, rows.values
         kernels.candidate_sgd.lay_out(
             cells,
-            self.columns.place,
+            self.columns.column_of,
             (rows.fine, mark),
-            self.form.marks,
+            self.candidate_set.marks,
             float(self.intercept),
             (starts, columns, values, norm),
         )
@@ -352,5 +357,5 @@ class Portfolio:
         allocated, used = self.parts[0].state.vectors.shape[1], self.columns.used
         if used > allocated:
             larger = max(used, allocated + allocated // 2, MIN_ALLOCATED_COLUMNS)
-            count = min(larger, self.columns.most)
+            count = min(larger, self.columns.max_columns)
             self.parts = [part._replace(state=widen(part.state, count)) for part in self.parts]

@@ -17,17 +17,17 @@ Plan = tuple[int, float, int]
 class EvaluationProtocol(NamedTuple):
     """State of the mixture under one protocol, and the scored rows whose labels are not known yet.
 
-    bets: the `MixingState`. told: the scored rows without known labels, as `MixingRows`.
-    score, bet, auto: [rows, ...] their scores by the candidates, the strategies and the mixture.
+    mixing: the `MixingState`. pending: the scored rows without known labels, as `MixingRows`.
+    score, strategy_score, auto: [rows, ...] their scores by the candidates, the strategies and the mixture.
     """
 
-    bets: Any
-    told: Any
+    mixing: Any
+    pending: Any
     score: Array
-    bet: Array
+    strategy_score: Array
     auto: Array
 
-    def ask(
+    def predict(
         self, plan: Plan, delay: int, rows: Any, score: Array
     ) -> tuple["EvaluationProtocol", Array, Array]:
         """Predict new rows from the candidates' scores, and record the losses of labels that become known.
@@ -37,18 +37,20 @@ class EvaluationProtocol(NamedTuple):
         """
 
         number, outputs = len(score), plan[2]
-        pending = len(self.told.clock)
-        bet = np.empty((number, kernels.mixing.STRATEGIES * outputs), np.float32)
-        new = score, bet, np.empty((number, outputs), np.float32)
+        pending = len(self.pending.clock)
+        strategy_score = np.empty((number, kernels.mixing.STRATEGIES * outputs), np.float32)
+        new = score, strategy_score, np.empty((number, outputs), np.float32)
         full = EvaluationProtocol(
-            self.bets,
-            kernels.mixing.MixingRows(*(np.concatenate(pair) for pair in zip(self.told, rows, strict=True))),
+            self.mixing,
+            kernels.mixing.MixingRows(
+                *(np.concatenate(pair) for pair in zip(self.pending, rows, strict=True))
+            ),
             *(np.concatenate(pair) for pair in zip(self[2:], new, strict=True)),
         )
-        clock, frozen_at = full.told.clock, full.told.frozen_at
+        clock, frozen_at = full.pending.clock, full.pending.frozen_at
         known = known_before(clock, clock, delay), known_before(clock, frozen_at, delay)
         recorded = kernels.mixing.choose(
-            full.bets, plan, tuple(full.told), (0, pending), known, full[2:], full._scratch()
+            full.mixing, plan, tuple(full.pending), (0, pending), known, full[2:], full._scratch()
         )
         # `choose` has set invalid scores to 0, so return its copy of the scores.
         return full._drop_first(recorded), full.score[pending:], full.auto[pending:]
@@ -56,17 +58,17 @@ class EvaluationProtocol(NamedTuple):
     def end(self, plan: Plan) -> "EvaluationProtocol":
         """Record the losses of all remaining rows at the end of the stream."""
 
-        kernels.mixing.record_remaining(self.bets, plan, tuple(self.told), 0, self[2:], self._scratch())
-        return self._drop_first(len(self.told.clock))
+        kernels.mixing.record_remaining(self.mixing, plan, tuple(self.pending), 0, self[2:], self._scratch())
+        return self._drop_first(len(self.pending.clock))
 
     def _drop_first(self, count: int) -> "EvaluationProtocol":
         """Return the protocol without its first `count` pending rows."""
-        rows = type(self.told)(*(column[count:].copy() for column in self.told))
-        return EvaluationProtocol(self.bets, rows, *(scores[count:].copy() for scores in self[2:]))
+        rows = type(self.pending)(*(column[count:].copy() for column in self.pending))
+        return EvaluationProtocol(self.mixing, rows, *(scores[count:].copy() for scores in self[2:]))
 
     def _scratch(self) -> tuple[Array, ...]:
         """Return scratch arrays: slopes, losses, repeated target; losses of strategies and of the mixture."""
-        strategies = self.bet.shape[1]
+        strategies = self.strategy_score.shape[1]
         size = self.score.shape[1]
         return tuple(np.empty(max(width, strategies), np.float32) for width in (size, size, size, 1, 1))
 

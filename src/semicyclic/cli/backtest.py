@@ -74,7 +74,7 @@ def backtest(
             **settings,
             peers=peers,
             memory=source.config.memory,
-            tell=lambda share, stage: report_progress(0.2 + 0.7 * share, stage),
+            report_progress=lambda share, stage: report_progress(0.2 + 0.7 * share, stage),
         )
         report_progress(0.95, "drawing")
         results = backtest_results(source, outcome, **settings) | {"not_installed": not_installed}

@@ -68,17 +68,19 @@ def demo(
             # training has compiled and cached that kernel.
             unhedged = [name for name in experiments.flights.PAPER if name != "hedged"]
             paper = experiments.flights.paper_losses(
-                data, unhedged, **settings, tell=stage_progress(0.1, 0.35)
+                data, unhedged, **settings, report_progress=stage_progress(0.1, 0.35)
             )
             calendar = experiments.flights.calendar_losses(
-                data, {*experiments.flights.CALENDAR} - {"hedged"}, tell=stage_progress(0.35, 0.55)
+                data, {*experiments.flights.CALENDAR} - {"hedged"}, report_progress=stage_progress(0.35, 0.55)
             )
             report_progress(0.55, "training a model")
             training_results, model = wait_for_training()
         paper |= experiments.flights.paper_losses(
-            data, ["hedged"], **settings, tell=stage_progress(0.55, 0.6)
+            data, ["hedged"], **settings, report_progress=stage_progress(0.55, 0.6)
         )
-        calendar |= experiments.flights.calendar_losses(data, ["hedged"], tell=stage_progress(0.6, 0.65))
+        calendar |= experiments.flights.calendar_losses(
+            data, ["hedged"], report_progress=stage_progress(0.6, 0.65)
+        )
         questions = _diagnose_and_backtest(out, seed, stage_progress(0.65, 0.95))
         results = {
             "data": experiments.flights.about(data),
@@ -115,7 +117,10 @@ def _diagnose_and_backtest(out: Path, seed: int, report_progress: ReportProgress
     warm_up_rows = parse_warm_up("30%", source.stream.clock)
     settings: dict[str, Any] = {"delay": 0, "freeze": "day", "warm_up": warm_up_rows}
     outcome = evaluation.backtest.backtest(
-        source.stream, source.config.schedule, **settings, tell=_rescale_progress(report_progress, 0.2, 0.7)
+        source.stream,
+        source.config.schedule,
+        **settings,
+        report_progress=_rescale_progress(report_progress, 0.2, 0.7),
     )
     report_progress(0.7, "looking for rhythms")
     diagnosed = diagnosis(source, outcome, source.stream.units, delay=0, seed=seed)

@@ -68,7 +68,7 @@ def diagnose(
             delay=delay,
             warm_up=warm_up_rows,
             memory=source.config.memory,
-            tell=lambda share, stage: report_progress(0.4 + 0.5 * share, stage),
+            report_progress=lambda share, stage: report_progress(0.4 + 0.5 * share, stage),
         )
         results = diagnosis(source, outcome, recent.units, delay=delay, seed=seed)
         report_progress(0.95, "drawing")

@@ -109,7 +109,7 @@ def federate(
                 repetitions=repetitions,
                 local_steps=steps,
                 out=state_dir,
-                tell=lambda share, stage: report_progress(0.97 * share, stage),
+                report_progress=lambda share, stage: report_progress(0.97 * share, stage),
             )
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped: run the same command again to resume") from None

@@ -133,7 +133,7 @@ def train(
         try:
             with reports.train.progress(console) as report_progress:
                 file_training = training.train_files.FileTraining(
-                    config, inputs, out, report_progress, every=save_seconds
+                    config, inputs, out, report_progress, save_seconds=save_seconds
                 )
                 results = file_training.go(resume=resume)
         except KeyboardInterrupt:
@@ -209,7 +209,7 @@ def train_config(given: dict[str, Any]) -> "training.config.TrainConfig":
         batch_size=given["batch_size"],
         lateness=specs.parse_duration("lateness", given["lateness"]),
         late=tables.watermark.LatePolicy(given["late"]),
-        skip=given["on_error"] == "skip",
+        skip_errors=given["on_error"] == "skip",
         label_delay=specs.parse_duration("label_delay", given["label_delay"]),
         memory=memory,
         bits=given["bits"],

@@ -61,12 +61,12 @@ def what_if(
     models = [training.what_if.model_for(log, request) for request in requests]
     seconds = time.perf_counter() - started
     results: dict[str, Any] = {
-        "run": log.job.method,
+        "run": log.config.method,
         "cycles_kept": log.cycles,
         "seconds": seconds,
         "models": [],
     }
-    label = log.job.wish.label
+    label = log.config.columns.label
     rows = (
         None
         if data is None

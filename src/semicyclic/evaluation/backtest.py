@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from semicyclic.auto.calendar import calendar_of
-from semicyclic.auto.candidates import fitting, form_of
+from semicyclic.auto.candidates import candidate_set_of, fit_to_memory
 from semicyclic.auto.export import weights_of
 from semicyclic.auto.portfolio import PROTOCOLS, Portfolio
 from semicyclic.evaluation import baselines
@@ -116,7 +116,7 @@ def backtest(
     warm_up: int = 0,
     peers: Mapping[str, ExternalBaseline] | None = None,
     memory: int = 4 * 10**9,
-    tell: ReportProgress | None = None,
+    report_progress: ReportProgress | None = None,
 ) -> Backtest:
     """Score all candidates, their mixture and the baselines on a recorded stream.
 
@@ -125,14 +125,14 @@ def backtest(
     freeze: freeze times of the walk-forward protocol: "day" (local midnight) or "visit" (its beginning).
     warm_up: number of first rows that are trained on but not scored.
     peers: external baselines by name. memory: maximum memory of the candidates, in bytes.
-    tell: progress callback.
+    report_progress: progress callback.
     """
-    report = tell or (lambda _, __: None)
+    report = report_progress or (lambda _, __: None)
     calendar = calendar_of(schedule)
     late = bool((stream.clock != stream.ticks).any())
     loss, width = stream.loss, stream.rows.width
-    form, room = fitting(form_of(calendar), loss.outputs, width, memory)
-    portfolio = Portfolio(form, loss, width, delay=delay, freeze=freeze, apart=late, room=room)
+    form, room = fit_to_memory(candidate_set_of(calendar), loss.outputs, width, memory)
+    portfolio = Portfolio(form, loss, width, delay=delay, freeze=freeze, blocks_recur=late, max_columns=room)
     count = len(stream.clock)
     cycle, block = schedule.place(stream.ticks)
     frozen_at = portfolio.freeze_times(stream.clock, cycle, calendar.place(stream.ticks), schedule.zone)
@@ -189,7 +189,7 @@ def backtest(
             )
         report(part.stop / count, "walking through the rows")
     portfolio.end()
-    return Backtest(names, portfolio.form.size, tallies, looks, numbers, warm_up, portfolio)
+    return Backtest(names, portfolio.candidate_set.size, tallies, looks, numbers, warm_up, portfolio)
 
 
 def _log_odds(stream: LabelledStream, warm_up: int) -> float:

@@ -65,12 +65,12 @@ CHAINS_OF_RUN: dict[str, tuple[Any, ...]] = {
 
 
 def paper_losses(
-    flights: Flights, names: Collection[str], *, repetitions: int, seed: int, tell: ReportProgress
+    flights: Flights, names: Collection[str], *, repetitions: int, seed: int, report_progress: ReportProgress
 ) -> dict[str, Array]:
     """[repetitions, m] log loss on held-out rows by block, for the approaches `names`."""
     losses: dict[str, list[Array]] = {name: [] for name in PAPER if name in names}
     for number, child in enumerate(np.random.SeedSequence(seed).spawn(repetitions)):
-        tell(number / repetitions, f"as the paper, repetition {number + 1} of {repetitions}")
+        report_progress(number / repetitions, f"as the paper, repetition {number + 1} of {repetitions}")
         split = _split(flights, np.random.default_rng(child))
         runs: dict[str, Run] = {}
         for name, values in losses.items():
@@ -161,7 +161,9 @@ def _by_block(weights: Array, rows: Rows) -> Array:
     return np.array(_means(loss, rows.block, BLOCKS))
 
 
-def calendar_losses(flights: Flights, names: Collection[str], *, tell: ReportProgress) -> dict[str, Array]:
+def calendar_losses(
+    flights: Flights, names: Collection[str], *, report_progress: ReportProgress
+) -> dict[str, Array]:
     """[n] log loss of every row under models trained until the day before, for the approaches `names`.
 
     Rows of the first day have loss NaN.
@@ -180,7 +182,7 @@ def calendar_losses(flights: Flights, names: Collection[str], *, tell: ReportPro
     losses = {name: np.full(len(rows), np.nan) for name in CALENDAR if name in names}
     for day in range(len(bounds) - 1):
         if day % 8 == 0:
-            tell(day / len(bounds), f"in the order of time, day {day + 1} of {len(bounds) - 1}")
+            report_progress(day / len(bounds), f"in the order of time, day {day + 1} of {len(bounds) - 1}")
         today = slice(bounds[day], bounds[day + 1])
         narrow, wide = rows[today], with_hour[today]
         for name, loss in losses.items() if day else ():

@@ -39,9 +39,9 @@ class Layout(NamedTuple):
 class Plan(NamedTuple):
     """Settings that stay the same during a run (see `loss`, `step` and `basis`).
 
-    rule, radius, box, eta: by chain. chain, active, coefficient, emphasis: by slot. owner: the chain of each
-    vector. A slot is a block or, with several hedged experts, a block of one of them: expert e has the slots
-    e * m to e * m + m - 1.
+    rule, radius, box, eta: by chain. chain, active, coefficient: by slot. slot_weight: by slot, the factor of
+    its gradients. owner: the chain of each vector. A slot is a block or, with several hedged experts, a block
+    of one of them: expert e has the slots e * m to e * m + m - 1.
     """
 
     loss: int
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
     chain: Array
     active: Array
     coefficient: Array
-    emphasis: Array
+    slot_weight: Array
     owner: Array
 
 
@@ -64,7 +64,7 @@ class ChainState(NamedTuple):
     norm: the squared norm of the chain's unscaled vectors, kept up to date if there is a ball to project
     onto.
     squares: AdaGrad's sums of squared gradients; empty for other rules.
-    heard: [m, 2] the number of steps of each block, and the sum of their losses.
+    block_losses: [m, 2] the number of steps of each block, and the sum of their losses.
     """
 
     vectors: Array
@@ -72,7 +72,7 @@ class ChainState(NamedTuple):
     norm: Array
     steps: Array
     squares: Array
-    heard: Array
+    block_losses: Array
 
     def copy(self) -> "ChainState":
         return ChainState(*(array.copy() for array in self))
@@ -89,7 +89,7 @@ def first_state(plan: Plan, vectors: Array, blocks: int) -> ChainState:
     return ChainState(vectors, scale, norm, np.zeros(chains, np.int64), squares, np.zeros((blocks, 2)))
 
 
-def in_force(plan: Plan, state: ChainState, slot: int) -> Array:
+def current_weights(plan: Plan, state: ChainState, slot: int) -> Array:
     """w = scale * sum_a c_a v_a, the weights [d+1, C] of a slot."""
     held = plan.active[slot] >= 0
     vectors = state.vectors[plan.active[slot][held]]
@@ -106,7 +106,7 @@ class Records(NamedTuple):
         squared distances of each from the mean of those before it in the block (see `loss_stats`).
     weight: [R, E] the sum of its steps' weights, and mass: that of weight times scale.
     scale: [R, E] at its end. fold: [R, E] by which the chain's vectors were multiplied afterwards.
-    force: [R, E] the expert's probability after the record; 1 without a hedge.
+    probability: [R, E] the expert's probability after the record; 1 without a hedge.
     begin: [R, E] where in `changes` its changes begin: V_after - V_before of every active vector, before the
         fold, and, if it has several steps, the mean of its iterates less (mass / weight) sum_a c_a V_before.
         Each is a table [width, C].
@@ -126,7 +126,7 @@ class Records(NamedTuple):
     mass: Array
     scale: Array
     fold: Array
-    force: Array
+    probability: Array
     begin: Array
     lists: Array
     changes: Array

@@ -62,13 +62,13 @@ class RecordTable(NamedTuple):
     A slot is a block; or, with several hedged experts, a block as seen by one of them: slot e * m + i is that
     of block i and expert e. The weight of a record is its number of steps (each times the mean weight of its
     rows), or, for hedged experts, the sum of p^e over them; a negative one marks a record that is not used.
-    force: the expert's probability after the record.
+    probability: the expert's probability after the record.
     """
 
     cycle: Array
     slot: Array
     weight: Array
-    force: Array
+    probability: Array
     expert: Array
 
 
@@ -153,8 +153,8 @@ def block_lasts(table: RecordTable, member: Membership) -> RecordWeights:
     # The last of each key is the first backwards.
     _, backwards = np.unique(key[::-1], return_index=True)
     final = np.sort(len(key) - 1 - backwards)
-    force = table.force[record[final]]
-    return RecordWeights(model[final], record[final], 0 * force, force)
+    probability = table.probability[record[final]]
+    return RecordWeights(model[final], record[final], 0 * probability, probability)
 
 
 def _model_records(

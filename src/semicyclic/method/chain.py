@@ -47,7 +47,7 @@ class Iterate(NamedTuple):
 
     weight: the mean weight of the minibatch's rows, 1 unless rows have weights.
     losses: f(w_t, z) of every row z of the minibatch, times the row's weight.
-    gradient: [C, d+1] g_t, the mean over the rows, with their weights and the block's emphasis.
+    gradient: [C, d+1] g_t, the mean over the rows, with their weights and that of the block.
     """
 
     cycle: int
@@ -79,7 +79,7 @@ def run_chain(
     step: Step,
     batch_size: int = 1,
     radius: float = inf,
-    emphasis: Sequence[float] | None = None,
+    block_weights: Sequence[float] | None = None,
     start: Array | None = None,
 ) -> list[Iterate]:
     """Every step of the chain, or of all chains of the basis.
@@ -87,18 +87,18 @@ def run_chain(
     radius: B; after every step of SGD, project onto the ball of norm B, that of all vectors of the chain
         together (for one vector it is that of w). Dual averaging projects what it reads out instead, and
         AdaGrad its box.
-    emphasis: [m] by which gradients in block i are multiplied, for other weights of the blocks in the
-        objective than their shares of the steps.
+    block_weights: [m] factors of the gradients in each block, for an objective that weighs blocks otherwise
+        than by their shares of the steps.
     start: [vectors, C, d+1] the first vectors, 0 unless given.
     """
     batches = minibatches(examples.cycle, examples.block, batch_size)
-    emphasised = np.ones(basis.blocks) if emphasis is None else np.asarray(emphasis)
+    factors = np.ones(basis.blocks) if block_weights is None else np.asarray(block_weights)
     V = np.zeros((basis.vectors, loss.outputs, examples.X.shape[1])) if start is None else np.array(start)
     squares, owner, t = np.zeros_like(V), basis.owner(), np.zeros(basis.chains)
     # A chain's step size depends on T, the number of steps in its own blocks, unless the step states it. With
-    # emphasis a, gradients have a^2 times the squared norm, so T becomes the sum of a^2 over the steps.
+    # block weights a, gradients have a^2 times the squared norm, so T becomes the sum of a^2 over the steps.
     blocks = [examples.block[rows[0]] for rows in batches]
-    steps = np.bincount(basis.chain[blocks], emphasised[blocks] ** 2, basis.chains)
+    steps = np.bincount(basis.chain[blocks], factors[blocks] ** 2, basis.chains)
     eta = [step.eta(total) for total in steps]
 
     def shrink(chain: int, scale: float) -> float:
@@ -122,7 +122,7 @@ def run_chain(
         x, y, weight = examples.X[rows], examples.target[rows], examples.weight[rows]
         score = x @ w.T if loss.outputs > 1 else x @ w[0]
         slope = loss.slope(score, y).reshape(len(rows), -1)
-        g = emphasised[i] * (weight[:, None] * slope).T @ x / len(rows)
+        g = factors[i] * (weight[:, None] * slope).T @ x / len(rows)
         for j, factor in basis.terms(i):
             if step.rule == SGD:
                 V[j] -= eta[chain] * factor * g
@@ -143,7 +143,7 @@ def run_chain(
 
 
 def hedge_chains(
-    chains: Sequence[list[Iterate]], bets: HedgeState, toss: Array | None = None
+    chains: Sequence[list[Iterate]], hedge_state: HedgeState, toss: Array | None = None
 ) -> list[Iterate]:
     """What is in force at each step of several experts with a hedge between them (Theorem 4).
 
@@ -159,9 +159,9 @@ def hedge_chains(
     done = []
     for t, steps in enumerate(zip(*chains, strict=True)):
         i, p, after = steps[0].block, np.zeros(len(steps)), np.zeros(len(steps))
-        in_play(bets, i, -1.0 if toss is None else toss[t], p)
-        learn_losses(bets, i, np.array([step.losses.mean() for step in steps]))
-        in_play(bets, i, -1.0, after)
+        in_play(hedge_state, i, -1.0 if toss is None else toss[t], p)
+        learn_losses(hedge_state, i, np.array([step.losses.mean() for step in steps]))
+        in_play(hedge_state, i, -1.0, after)
         done.append(
             steps[0]._replace(
                 before=_mixture(p, [step.before for step in steps]),

@@ -54,20 +54,21 @@ class HedgeState(NamedTuple):
     """The state of a hedge over E experts in each of m blocks.
 
     share: [m, E] p^e, the probabilities of the next step.
-    stake: [m, E] Prod's ln q^e; or AdaHedge's cumulative losses L^e, less the smallest.
-    gap: [m] AdaHedge's Delta. rate, limit: [m] Prod's nu, and 2 M, at which differences of losses are
-        clipped (infinite if they are not).
-    lost: [m, E] each expert's own losses, each before the update of its step, summed over steps. steps: [m].
+    accumulator: [m, E] Prod's ln q^e; or AdaHedge's cumulative losses L^e, less the smallest.
+    mixability_gap: [m] AdaHedge's Delta. rate, limit: [m] Prod's nu, and 2 M, at which differences of losses
+        are clipped (infinite if they are not).
+    total_loss: [m, E] each expert's own losses, each before the update of its step, summed over steps.
+    steps: [m] number of steps.
     clipped, refused: [m] how many differences were clipped, and how many factors were not positive.
     """
 
     rule: int
     share: Array
-    stake: Array
-    gap: Array
+    accumulator: Array
+    mixability_gap: Array
     rate: Array
     limit: Array
-    lost: Array
+    total_loss: Array
     steps: Array
     clipped: Array
     refused: Array
@@ -79,20 +80,20 @@ class HedgeState(NamedTuple):
 # ------------------------------------------------------------------- the two rules, as kernels compile them
 
 
-def prod(bets: HedgeState, block: int, losses: Array) -> None:
+def prod(hedge_state: HedgeState, block: int, losses: Array) -> None:
     """Prod: q^e <- q^e (1 + nu (l^0 - l^e)) for e >= 1, kept as ln q^e; q^0 stays. p = q / sum q."""
-    log_q, share, limit = bets.stake[block], bets.share[block], bets.limit[block]
+    log_q, share, limit = hedge_state.accumulator[block], hedge_state.share[block], hedge_state.limit[block]
     top = log_q[0]
     for e in range(1, len(losses)):
         difference = losses[0] - losses[e]
         if abs(difference) > limit:
-            bets.clipped[block] += 1
+            hedge_state.clipped[block] += 1
             difference = copysign(limit, difference)
-        gain = bets.rate[block] * difference
+        gain = hedge_state.rate[block] * difference
         if gain > -1.0:
             log_q[e] += log1p(gain)
         else:
-            bets.refused[block] += 1
+            hedge_state.refused[block] += 1
         top = max(top, log_q[e])
     total = 0.0
     for e in range(len(losses)):
@@ -102,7 +103,7 @@ def prod(bets: HedgeState, block: int, losses: Array) -> None:
         share[e] /= total
 
 
-def adahedge(bets: HedgeState, block: int, losses: Array) -> None:
+def adahedge(hedge_state: HedgeState, block: int, losses: Array) -> None:
     """AdaHedge over E experts with losses l and cumulative losses L.
 
     p^e is proportional to exp(-eta L^e) with the rate eta = ln E / Delta, after
@@ -113,7 +114,11 @@ def adahedge(bets: HedgeState, block: int, losses: Array) -> None:
     Only differences of losses count, so L is kept with its smallest entry 0: it neither overflows nor loses
     digits, however long the run.
     """
-    L, share, gap = bets.stake[block], bets.share[block], float(bets.gap[block])
+    L, share, gap = (
+        hedge_state.accumulator[block],
+        hedge_state.share[block],
+        float(hedge_state.mixability_gap[block]),
+    )
     low = losses[0]
     for e in range(1, len(losses)):
         low = min(low, losses[e])
@@ -128,7 +133,7 @@ def adahedge(bets: HedgeState, block: int, losses: Array) -> None:
         L[e] -= least
     after = least + mix(gap, L)
     gap = min(gap + max(0.0, expected - (after - before)), HUGE)
-    bets.gap[block] = gap
+    hedge_state.mixability_gap[block] = gap
     total = 0.0
     for e in range(len(losses)):
         share[e] = potential(gap, L[e], len(losses))
@@ -154,32 +159,32 @@ def potential(gap: float, loss: float, experts: int) -> float:
     return exp(-log(experts) / gap * loss) if gap > 0.0 else 0.0
 
 
-def learn_losses(bets: HedgeState, block: int, losses: Array) -> None:
+def learn_losses(hedge_state: HedgeState, block: int, losses: Array) -> None:
     """After a step in a block: update its probabilities, given every expert's loss.
 
     A loss that is not finite is counted, so that the run can report it, but does not move the probabilities.
     """
     finite = True
-    bets.steps[block] += 1
+    hedge_state.steps[block] += 1
     for e in range(len(losses)):
-        bets.lost[block, e] += losses[e]
+        hedge_state.total_loss[block, e] += losses[e]
         finite = finite and isfinite(losses[e])
     if len(losses) == 1 or not finite:
         return
-    if bets.rule == PROD:
-        prod(bets, block, losses)
+    if hedge_state.rule == PROD:
+        prod(hedge_state, block, losses)
     else:
-        adahedge(bets, block, losses)
+        adahedge(hedge_state, block, losses)
 
 
-def in_play(bets: HedgeState, block: int, toss: float, held: Array) -> None:
+def in_play(hedge_state: HedgeState, block: int, toss: float, held: Array) -> None:
     """Fill `held` [E] with the weight of each expert in u_t: its probability, or 0 and 1 by a coin.
 
     toss: a uniform number. [0, 1) is divided into intervals of length p^1..p^N; the rest is expert 0's. A
         negative number stands for no coin.
     """
     for e in range(len(held)):
-        held[e] = bets.share[block, e] if bets.share[block, e] >= FAINT else 0.0
+        held[e] = hedge_state.share[block, e] if hedge_state.share[block, e] >= FAINT else 0.0
     if toss < 0.0:
         return
     reached, pick = 0.0, 0
@@ -191,12 +196,12 @@ def in_play(bets: HedgeState, block: int, toss: float, held: Array) -> None:
         held[e] = 1.0 if e == pick else 0.0
 
 
-def play(bets: HedgeState, losses: Array, shares: Array) -> None:
+def play(hedge_state: HedgeState, losses: Array, shares: Array) -> None:
     """The probabilities before each step of a table of losses [T, E], all in block 0."""
     for t in range(len(losses)):
         for e in range(losses.shape[1]):
-            shares[t, e] = bets.share[0, e]
-        learn_losses(bets, 0, losses[t])
+            shares[t, e] = hedge_state.share[0, e]
+        learn_losses(hedge_state, 0, losses[t])
 
 
 # What kernels compile.
@@ -311,9 +316,9 @@ class Prod:
     def shares(self, losses: npt.ArrayLike) -> Array:
         """[T, 1 + N] the probabilities before each step, given every expert's losses [T, 1 + N]."""
         table = _losses(losses)
-        bets = self.first(table.shape[1], self.steps or len(table))
-        shares = _play(bets, table)
-        check_factors(bets)
+        hedge_state = self.first(table.shape[1], self.steps or len(table))
+        shares = _play(hedge_state, table)
+        check_factors(hedge_state)
         return shares
 
 
@@ -335,11 +340,11 @@ def _check_coin(coin: object) -> None:
         raise TypeError(f"coin={coin!r}: give a generator, such as numpy.random.default_rng(7)")
 
 
-def check_rates(bets: HedgeState, steps: Array) -> None:
+def check_rates(hedge_state: HedgeState, steps: Array) -> None:
     """Raise if a block has steps but no rate, which follows from a number of steps stated beforehand."""
-    if bets.rule != PROD or bets.share.shape[1] == 1:
+    if hedge_state.rule != PROD or hedge_state.share.shape[1] == 1:
         return
-    lost = np.flatnonzero((steps > 0) & (bets.rate == 0))
+    lost = np.flatnonzero((steps > 0) & (hedge_state.rate == 0))
     if len(lost):
         raise ValueError(
             f"Prod has no number of steps for block {lost[0]}, which has some: state it with "
@@ -347,14 +352,14 @@ def check_rates(bets: HedgeState, steps: Array) -> None:
         )
 
 
-def check_factors(bets: HedgeState) -> None:
+def check_factors(hedge_state: HedgeState) -> None:
     """Raise if a factor 1 + nu (l0 - l1) was zero or less, which has no logarithm; it was left out."""
-    if bets.refused.any():
-        block = int(bets.refused.argmax())
+    if hedge_state.refused.any():
+        block = int(hedge_state.refused.argmax())
         raise ValueError(
-            f"Prod's factor 1 + nu (l0 - l1) was zero or less {int(bets.refused[block])} time(s) in block "
-            f"{block}: losses differ more than its rate allows. State bound=M, which clips them at 2 M, "
-            "project all chains (radius=), or use AdaHedge()"
+            f"Prod's factor 1 + nu (l0 - l1) was zero or less {int(hedge_state.refused[block])} time(s) in "
+            f"block {block}: losses differ more than its rate allows. State bound=M, which clips them at 2 M,"
+            " project all chains (radius=), or use AdaHedge()"
         )
 
 
@@ -375,9 +380,9 @@ def _losses(losses: npt.ArrayLike) -> Array:
     return table
 
 
-def _play(bets: HedgeState, losses: Array) -> Array:
+def _play(hedge_state: HedgeState, losses: Array) -> Array:
 
     shares = np.empty_like(losses)
     *_, compiled = jit_together(RULES)
-    compiled(bets, losses, shares)
+    compiled(hedge_state, losses, shares)
     return shares

@@ -29,8 +29,10 @@ class HedgeSummary(NamedTuple):
         return "\n".join(lines)
 
 
-def summarize_hedge(bets: HedgeState) -> HedgeSummary:
+def summarize_hedge(hedge_state: HedgeState) -> HedgeSummary:
     """Summarize the state of a hedge."""
-    steps = bets.steps[:, None]
-    loss = np.divide(bets.lost, steps, out=np.full(bets.lost.shape, np.nan), where=steps > 0)
-    return HedgeSummary(bets.share.copy(), loss, bets.clipped.copy())
+    steps = hedge_state.steps[:, None]
+    loss = np.divide(
+        hedge_state.total_loss, steps, out=np.full(hedge_state.total_loss.shape, np.nan), where=steps > 0
+    )
+    return HedgeSummary(hedge_state.share.copy(), loss, hedge_state.clipped.copy())

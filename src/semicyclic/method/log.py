@@ -97,8 +97,8 @@ class Log:
         cycle, block = self.places()
         expert = np.tile(np.arange(self.experts), len(cycle))
         slot = np.repeat(block, self.experts) + self.blocks * expert
-        weight, force = self.column("weight").ravel(), self.column("force").ravel()
-        return RecordTable(np.repeat(cycle, self.experts), slot, weight, force, expert)
+        weight, probability = self.column("weight").ravel(), self.column("probability").ravel()
+        return RecordTable(np.repeat(cycle, self.experts), slot, weight, probability, expert)
 
     def tally(self) -> LossStats:
         """Loss statistics by block over all steps so far, for certificates."""

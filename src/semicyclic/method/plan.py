@@ -102,7 +102,7 @@ def first_run(packed: Packed, chains: ChainSpec, counts: Array | None, settings:
         single=len(bases) == 1 and bases[0].is_single,
         reservoir=reservoir,
         hedge=chains.hedge,
-        bets=None if chains.hedge is None else _first_bets(packed, plan, chains, counts),
+        hedge_state=None if chains.hedge is None else _first_bets(packed, plan, chains, counts),
     )
 
 
@@ -121,7 +121,7 @@ def _side_by_side(plans: list[Plan]) -> Plan:
         owner=np.concatenate([plan.owner + first for plan, first in zip(plans, chains, strict=False)]),
         active=np.concatenate(active),
         coefficient=np.concatenate(coefficient),
-        emphasis=np.concatenate([plan.emphasis for plan in plans]),
+        slot_weight=np.concatenate([plan.slot_weight for plan in plans]),
         rule=np.concatenate([plan.rule for plan in plans]),
         radius=np.concatenate([plan.radius for plan in plans]),
         box=np.concatenate([plan.box for plan in plans]),
@@ -180,13 +180,13 @@ def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settin
         raise ValueError("adaptive steps are projected onto a box, not a ball: use step.adagrad(box=...)")
     if step.rule == DUAL and "initial_weights" in settings:
         raise ValueError("dual averaging starts from zero: leave out initial_weights=")
-    emphasis = np.ones(packed.blocks)
+    block_weight = np.ones(packed.blocks)
     if "objective_shares" in settings:
-        emphasis = _emphasis(basis, packed.blocks, counts, settings)
+        block_weight = _block_weights(basis, packed.blocks, counts, settings)
     totals: list[float | None] = [None] * basis.chains
     if counts is not None:
         # T steps whose gradients are multiplied by c_t count as sum_t c_t^2.
-        totals = list(np.bincount(basis.chain, counts * emphasis**2, basis.chains))
+        totals = list(np.bincount(basis.chain, counts * block_weight**2, basis.chains))
     return Plan(
         loss=packed.loss.code,
         level=packed.loss.level,
@@ -198,12 +198,12 @@ def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settin
         chain=basis.chain,
         active=basis.active,
         coefficient=basis.coefficient,
-        emphasis=emphasis,
+        slot_weight=block_weight,
         owner=basis.owner(),
     )
 
 
-def _emphasis(basis: Basis, blocks: int, counts: Array | None, settings: Settings) -> Array:
+def _block_weights(basis: Basis, blocks: int, counts: Array | None, settings: Settings) -> Array:
     """c_i = pi_i / alpha_i: objective share over share of the steps, both among the blocks of i's own chain.
 
     A chain with a single block has nothing to weigh, so its c is 1.
@@ -219,11 +219,11 @@ def _emphasis(basis: Basis, blocks: int, counts: Array | None, settings: Setting
     if len(unseen):
         raise ValueError(f"block {unseen[0]} is never visited: its target share must be 0")
     wanted, steps_ = (np.bincount(basis.chain, each)[basis.chain] for each in (target, counts))
-    emphasis = np.ones(blocks)
+    block_weight = np.ones(blocks)
     # A chain whose blocks all have share 0 does not count in the objective; it runs unweighted.
     weighed = (wanted > 0) & (counts > 0)
-    emphasis[weighed] = (target / wanted)[weighed] / (counts / steps_)[weighed]
-    return emphasis
+    block_weight[weighed] = (target / wanted)[weighed] / (counts / steps_)[weighed]
+    return block_weight
 
 
 def _set_start(vectors: Array, basis: Basis, plan: Plan, start: Array) -> None:

@@ -62,7 +62,7 @@ class Run:
 
     member: the share of each block's steps that belongs to each model: one model per block, or one for all in
         a consensus run.
-    hedge, bets: for a hedged run, the rule and its state in each block.
+    hedge, hedge_state: for a hedged run, the rule and its state in each block.
     """
 
     log: Log
@@ -81,7 +81,7 @@ class Run:
     reservoir: Reservoir | None = None
     pending: Rows | None = None
     hedge: AdaHedge | Prod | None = None
-    bets: HedgeState | None = None
+    hedge_state: HedgeState | None = None
     # How the rows' features were made from a file; passed on to the models.
     features: Any = None
 
@@ -247,9 +247,9 @@ class Run:
 
     def hedge_summary(self) -> HedgeSummary:
         """Probability and progressive loss of each chain of a hedged run, by block."""
-        if self.bets is None:
+        if self.hedge_state is None:
             raise ValueError("only a hedged run has a hedge: train with train.hedged")
-        return summarize_hedge(self.bets)
+        return summarize_hedge(self.hedge_state)
 
     def progressive_visits(self) -> VisitLosses:
         """Mean progressive loss of each visit, in order.

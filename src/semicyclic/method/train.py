@@ -234,7 +234,7 @@ def _apart(run: Run) -> Run:
         state=run.state.copy(),
         reservoir=copy_with_generator(run.reservoir),
         hedge=copy_with_generator(run.hedge),
-        bets=None if run.bets is None else run.bets.copy(),
+        hedge_state=None if run.hedge_state is None else run.hedge_state.copy(),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from semicyclic.method import kernels
-from semicyclic.method.arrays import Plan, Records, blank_records, cut_records, in_force
+from semicyclic.method.arrays import Plan, Records, blank_records, current_weights, cut_records
 from semicyclic.method.batches import Packed, pack
 from semicyclic.method.hedge import check_factors, check_rates, in_play
 from semicyclic.method.log import Log
@@ -99,8 +99,8 @@ def learn(run: Run, packed: Packed) -> Run:
 
     layout, plan, state, log = packed.layout, run.log.plan, run.state, run.log
     total = int(layout.visits[-1])
-    if run.bets is not None:
-        check_rates(run.bets, packed.steps)
+    if run.hedge_state is not None:
+        check_rates(run.hedge_state, packed.steps)
     coin = None if run.hedge is None else run.hedge.coin
     toss = np.zeros(0) if coin is None else coin.random(total)
     sizes = _sizes(packed, plan, log.experts)
@@ -109,15 +109,15 @@ def learn(run: Run, packed: Packed) -> Run:
         while done < stop:
             page = _page(packed, log, sizes, (done, stop))
             done, count, used = kernels.advance.advance(
-                layout, plan, state, page, run.bets, toss, (done, stop)
+                layout, plan, state, page, run.hedge_state, toss, (done, stop)
             )
             _check(page, count)
             log.append(cut_records(page, count, used))
         if model >= 0:
             assert run.reservoir is not None
             run.reservoir.kept[model] = iterate(run, block, float(toss[stop]) if len(toss) else -1.0)
-    if run.bets is not None:
-        check_factors(run.bets)
+    if run.hedge_state is not None:
+        check_factors(run.hedge_state)
     if not np.isfinite(state.vectors).all():
         raise Diverged("the chain diverged at its last step: " + REMEDY)
     return replace(run, weighted=run.weighted or len(layout.weights) > 0)
@@ -125,12 +125,12 @@ def learn(run: Run, packed: Packed) -> Run:
 
 def iterate(run: Run, block: int, toss: float = -1.0) -> Array:
     """[d+1, C] the iterate in force in a block; for hedged chains the mixture, or the one drawn by `toss`."""
-    if run.bets is None:
-        return in_force(run.log.plan, run.state, block)
-    blocks, experts = run.bets.share.shape
+    if run.hedge_state is None:
+        return current_weights(run.log.plan, run.state, block)
+    blocks, experts = run.hedge_state.share.shape
     held = np.zeros(experts)
-    in_play(run.bets, block, toss, held)
-    parts = [in_force(run.log.plan, run.state, e * blocks + block) for e in range(experts)]
+    in_play(run.hedge_state, block, toss, held)
+    parts = [current_weights(run.log.plan, run.state, e * blocks + block) for e in range(experts)]
     return np.asarray(np.tensordot(held, parts, axes=1))
 
 

@@ -23,7 +23,7 @@ from semicyclic.types import Array
 Arrays = dict[str, Array]
 
 # Metadata key and format version.
-KEY, VERSION = "semicyclic-run", 4
+KEY, VERSION = "semicyclic-run", 5
 # Fields of the pending `Rows` and of the `DroppedRecords` that are stored as arrays.
 ROW_FIELDS = ("indptr", "indices", "values", "labels", "block", "cycle")
 PAST_FIELDS = ("mean", "last", "weight", "cycle", "loss", "rows", "order")
@@ -81,8 +81,10 @@ def run_arrays(run: Run) -> Arrays:
     log = run.log
     arrays = {f"state.{name}": array for name, array in run.state._asdict().items()}
     arrays |= {"start": log.start, "latest": np.array([run.latest])}
-    if run.bets is not None:
-        arrays |= {f"bets.{name}": array for name, array in run.bets._asdict().items() if name != "rule"}
+    if run.hedge_state is not None:
+        arrays |= {
+            f"hedge.{name}": array for name, array in run.hedge_state._asdict().items() if name != "rule"
+        }
     if log.past is not None:
         arrays |= {f"past.{name}": getattr(log.past, name) for name in PAST_FIELDS}
         arrays |= {f"past.tally.{name}": array for name, array in log.past.tally._asdict().items()}
@@ -118,11 +120,12 @@ def restore_run(run: Run, arrays: Arrays) -> Run:
     state = ChainState(
         *(_copy_matching(arrays[f"state.{name}"], getattr(run.state, name)) for name in ChainState._fields)
     )
-    bets = run.bets
-    if bets is not None:
+    hedge_state = run.hedge_state
+    if hedge_state is not None:
         names = HedgeState._fields[1:]
-        bets = HedgeState(
-            bets.rule, *(_copy_matching(arrays[f"bets.{name}"], getattr(bets, name)) for name in names)
+        hedge_state = HedgeState(
+            hedge_state.rule,
+            *(_copy_matching(arrays[f"hedge.{name}"], getattr(hedge_state, name)) for name in names),
         )
     if "past.records" in arrays:
         tally = LossStats(*(arrays[f"past.tally.{name}"].copy() for name in LossStats._fields))
@@ -137,7 +140,7 @@ def restore_run(run: Run, arrays: Arrays) -> Run:
         width = run.state.vectors.shape[1] - 1
         vars(pending).update(fields, width=width, intercept=True, weight=None, when=None, features=None)
     latest = int(arrays["latest"][0])
-    return replace(run, log=log, state=state, bets=bets, pending=pending, latest=latest)
+    return replace(run, log=log, state=state, hedge_state=hedge_state, pending=pending, latest=latest)
 
 
 def _copy_matching(array: Array, pattern: Array) -> Array:

@@ -39,14 +39,14 @@ def clean_batch(columns: Schema, part: SourceBatch, name: str, rows: int | None 
     row_numbers, faults = batch.row[:rows], batch.faults
     if rows is not None and rows < len(batch.row):
         faults = [(row, what) for row, what in faults if row < batch.row[rows]]
-    tidy = columns.tidy(table.slice(0, rows), row_numbers)
-    return tidy._replace(faults=sorted([*faults, *tidy.faults]))
+    clean = columns.clean(table.slice(0, rows), row_numbers)
+    return clean._replace(faults=sorted([*faults, *clean.faults]))
 
 
-def raise_first_fault(tidy: CleanRows, name: str, remedy: str) -> None:
+def raise_first_fault(clean: CleanRows, name: str, remedy: str) -> None:
     """Raise for the first faulty row, naming its file, its row number and the remedy."""
-    if tidy.faults:
-        row, what = tidy.faults[0]
+    if clean.faults:
+        row, what = clean.faults[0]
         raise ValueError(f"{name}, row {row:,}: {what}; {remedy}")
 
 

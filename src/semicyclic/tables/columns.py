@@ -84,7 +84,7 @@ class Schema:
     ignored: the reason by name for each column that is not used.
     """
 
-    clock: TimeColumn
+    time: TimeColumn
     kinds: dict[str, str]
     label: str | None = None
     label_kind: str = NUMBER
@@ -94,11 +94,11 @@ class Schema:
     def names(self) -> list[str]:
         """Names of all columns that are read."""
         label = [] if self.label is None else [self.label]
-        return list(dict.fromkeys([*self.kinds, *self.clock.columns, *label]))
+        return list(dict.fromkeys([*self.kinds, *self.time.columns, *label]))
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "when": self.clock.to_json(),
+            "when": self.time.to_json(),
             "kinds": dict(sorted(self.kinds.items())),
             "label": self.label,
             "label_kind": self.label_kind,
@@ -113,9 +113,9 @@ class Schema:
 
     def without_label(self) -> "Schema":
         """Return the schema without its label, for rows to predict."""
-        return Schema(self.clock, self.kinds)
+        return Schema(self.time, self.kinds)
 
-    def tidy(self, table: Any, row: Array) -> CleanRows:
+    def clean(self, table: Any, row: Array) -> CleanRows:
         """Parse the cells of a table; `row` holds the row numbers in the file."""
         faults: list[tuple[int, str]] = []
         good = np.ones(len(row), bool)
@@ -127,8 +127,8 @@ class Schema:
             for at in np.flatnonzero(new).tolist():
                 faults.append((int(row[at]), f"column {name!r}: {_show_cell(column, at)} is {what}"))
 
-        times = self.clock.read(table)
-        refuse(times.bad, self.clock.columns[0], _time_fault(self.clock))
+        times = self.time.read(table)
+        refuse(times.bad, self.time.columns[0], _time_fault(self.time))
         parsed = {}
         for name, kind in self.kinds.items():
             column = _column(table, name)
@@ -175,21 +175,26 @@ class Schema:
         return values, np.isnan(values) & ~bad
 
 
-def infer_schema(table: Any, wish: ColumnRequest) -> Schema:
+def infer_schema(table: Any, request: ColumnRequest) -> Schema:
     """Infer the schema from the stream's first rows and the user's settings."""
     present = table.column_names
-    requested = {NUMBER: wish.number, CATEGORY: wish.category, TEXT: wish.text, IGNORED: wish.ignore}
+    requested = {
+        NUMBER: request.number,
+        CATEGORY: request.category,
+        TEXT: request.text,
+        IGNORED: request.ignore,
+    }
     requested_kind = {name: kind for kind, names in requested.items() for name in names}
-    label = [] if wish.label is None else [wish.label]
-    check_columns([*wish.when, *label, *wish.number, *wish.category, *wish.text], present)
-    reserved = {*wish.when, *label}
-    if wish.label in wish.when:
-        raise ValueError(f"column {wish.label!r} is the time: it cannot be the label too")
+    label = [] if request.label is None else [request.label]
+    check_columns([*request.when, *label, *request.number, *request.category, *request.text], present)
+    reserved = {*request.when, *label}
+    if request.label in request.when:
+        raise ValueError(f"column {request.label!r} is the time: it cannot be the label too")
     clashes = sorted(reserved & set(requested_kind))
     if clashes:
         raise ValueError(f"column {clashes[0]!r} is the time or the label: it cannot be a feature too")
-    clock = infer_time_column(table, wish.when, wish.zone, wish.form)
-    kinds, ignored = {}, dict.fromkeys(wish.ignore, "as asked")
+    clock = infer_time_column(table, request.when, request.zone, request.form)
+    kinds, ignored = {}, dict.fromkeys(request.ignore, "as asked")
     for name in present:
         if name in reserved:
             continue
@@ -203,16 +208,16 @@ def infer_schema(table: Any, wish: ColumnRequest) -> Schema:
         else:
             ignored[name] = kind
     label_kind = NUMBER
-    if wish.label is not None:
-        _check_type(wish.label, _column(table, wish.label).type, "label")
-        label_kind = _infer_label_kind(_column(table, wish.label))
+    if request.label is not None:
+        _check_type(request.label, _column(table, request.label).type, "label")
+        label_kind = _infer_label_kind(_column(table, request.label))
     # Sorted by name, so that the order of the columns in a file makes no difference.
-    return Schema(clock, dict(sorted(kinds.items())), wish.label, label_kind, ignored)
+    return Schema(clock, dict(sorted(kinds.items())), request.label, label_kind, ignored)
 
 
 def check_types(columns: Schema, table: Any) -> None:
     """Raise if a column of the table has an Arrow type that does not fit the schema."""
-    columns.clock.check(table)
+    columns.time.check(table)
     for name, kind in columns.kinds.items():
         _check_type(name, table.column(name).type, kind)
     if columns.label is not None:

@@ -19,10 +19,10 @@ from semicyclic.tables.vocabulary import Vocabulary
 class ReadRequest(NamedTuple):
     """Arguments of `read` other than the files.
 
-    wish: column settings, or None to reuse the features `like` (in JSON form). skip: drop faulty rows.
+    columns: column settings, or None to reuse the features `like` (in JSON form). skip: drop faulty rows.
     """
 
-    wish: ColumnRequest | None
+    columns: ColumnRequest | None
     like: Any
     label: str | None
     bins: int
@@ -39,13 +39,13 @@ def read_files(given: list[str], asked: ReadRequest) -> Rows:
     if sample is None:
         raise ValueError(f"{inputs.name(0)}: there are no rows")
     features = None
-    if asked.wish is None:
+    if asked.columns is None:
         features = Features.from_json(asked.like)
         known = features.columns
         columns = known.without_label() if asked.label is None else replace(known, label=asked.label)
     else:
         try:
-            columns = infer_schema(sample, asked.wish)
+            columns = infer_schema(sample, asked.columns)
         except ValueError as error:
             raise ValueError(f"{inputs.name(0)}: {error}") from None
     cleaned = []
@@ -54,15 +54,15 @@ def read_files(given: list[str], asked: ReadRequest) -> Rows:
         cleaned.append(clean_batch(columns, part, name))
         if not asked.skip:
             raise_first_fault(cleaned[-1], name, "or leave such rows out: on_error='skip'")
-    tidy = concat_clean_rows(cleaned)
-    if len(tidy.ticks) == 0:
+    clean = concat_clean_rows(cleaned)
+    if len(clean.ticks) == 0:
         raise ValueError(f"{inputs.name(0)}: none of its rows has a label")
     if features is None:
-        features = _learn_features(columns, tidy.table, asked.bins, asked.bits)
+        features = _learn_features(columns, clean.table, asked.bins, asked.bits)
     rows = Rows(
-        features.encode(tidy.table),
-        _labels(tidy, columns),
-        when=tidy.ticks.astype("datetime64[us]"),
+        features.encode(clean.table),
+        _labels(clean, columns),
+        when=clean.ticks.astype("datetime64[us]"),
         zone="UTC",
         unsorted="sort",
     )
@@ -79,12 +79,12 @@ def _learn_features(columns: Schema, table: Any, bins: int, bits: int | None) ->
     return vocabulary.features(scales) or Features(columns, scales)
 
 
-def _labels(tidy: CleanRows, columns: Schema) -> Any:
+def _labels(clean: CleanRows, columns: Schema) -> Any:
     if columns.label is None:
         return None
     if columns.label_kind == CATEGORY:
-        return np.array(tidy.labels.to_pylist())
-    values = tidy.labels
+        return np.array(clean.labels.to_pylist())
+    values = clean.labels
     if columns.label_kind == BOOLEAN:
         return values > 0.5
     integral = bool((values == np.round(values)).all()) and np.abs(values).max(initial=0) < 2**53
@@ -157,7 +157,7 @@ def read(
     """
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: choose 'stop' or 'skip'")
-    wish, known = None, None
+    columns, known = None, None
     if like is not None:
         known = getattr(like, "features", None)
         if known is None:
@@ -167,8 +167,8 @@ def read(
     else:
         names = (when,) if isinstance(when, str) else tuple(when)
         kinds = tuple(number), tuple(category), tuple(text), tuple(ignore)
-        wish = ColumnRequest(names, label, zone, when_format, *kinds)
+        columns = ColumnRequest(names, label, zone, when_format, *kinds)
     paths = [files] if isinstance(files, str | PathLike) else list(files)
     options = FormatOptions(format, encoding, tuple(ignore))
-    asked = ReadRequest(wish, known, label, bins, bits, on_error == "skip", options)
+    asked = ReadRequest(columns, known, label, bins, bits, on_error == "skip", options)
     return read_files([fspath(path) for path in paths], asked)

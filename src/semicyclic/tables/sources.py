@@ -31,11 +31,11 @@ class ReadPosition(NamedTuple):
 
 
 class SourceBatch(NamedTuple):
-    """A batch of rows from the file with index `file`, and the read position after it (`mark`)."""
+    """A batch of rows from the file with index `file`, and the read position after it (`position`)."""
 
     batch: TableBatch
     file: int
-    mark: ReadPosition
+    position: ReadPosition
 
 
 @dataclass

@@ -79,14 +79,14 @@ class LateCounts:
 class Watermark:
     """State of the watermark.
 
-    lateness: allowed delay in microseconds. newest: the latest time so far. held: rows newer than the
+    lateness: allowed delay in microseconds. newest: the latest time so far. buffered: rows newer than the
     watermark, which wait for it to pass. late: counts of late rows.
     """
 
     lateness: int = 0
     policy: LatePolicy = LatePolicy.DROP
     newest: int = LONG_AGO
-    held: WaitingRows | None = None
+    buffered: WaitingRows | None = None
     late: LateCounts = LateCounts()
 
     def add(self, rows: WaitingRows) -> tuple["Watermark", WaitingRows]:
@@ -109,17 +109,17 @@ class Watermark:
             else:
                 late = LateCounts(late.dropped + count, late.kept, worst)
                 rows = rows.take(np.flatnonzero(~is_late))
-        waiting = rows if self.held is None else concat_waiting([self.held, rows])
+        waiting = rows if self.buffered is None else concat_waiting([self.buffered, rows])
         if (np.diff(waiting.key) < 0).any():
             waiting = waiting.take(np.argsort(waiting.key, kind="stable"))
         # Later rows that are not late are at least as new as the watermark; at equal times they sort after.
         ready = int(np.searchsorted(waiting.key, newest - self.lateness, side="right"))
         held = waiting.take(slice(ready, len(waiting))) if ready < len(waiting) else None
-        return replace(self, newest=newest, held=held, late=late), waiting.take(slice(0, ready))
+        return replace(self, newest=newest, buffered=held, late=late), waiting.take(slice(0, ready))
 
     def end(self) -> tuple["Watermark", WaitingRows | None]:
         """Return the state and the rows still held, at the end of the stream."""
-        return replace(self, held=None), self.held
+        return replace(self, buffered=None), self.buffered
 
 
 def _late_row_message(ticks: Array, before: Array, row: int) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from semicyclic.auto.calendar import calendar_of
-from semicyclic.auto.candidates import fitting, form_of
+from semicyclic.auto.candidates import candidate_set_of, fit_to_memory
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.method import step, train
 from semicyclic.method.batches import empty_batches
@@ -40,13 +40,13 @@ class TrainConfig:
     loss: a name, or None to infer it from the labels.
     classes: class names, needed if the first rows lack some.
     lateness, label_delay: microseconds. late: policy for rows that are later than `lateness`.
-    skip: count and skip rows that cannot be read, instead of stopping the run.
+    skip_errors: count and skip rows that cannot be read, instead of stopping the run.
     memory: bytes. bits: the hash size; None to choose it from the first rows and `memory`.
     read_out: `mean`, `last`, `tail:N` or `fading:N`.
-    start: the number of first rows from which the schema, scales and labels are inferred.
+    sample_rows: the number of first rows from which the schema, scales and labels are inferred.
     """
 
-    wish: ColumnRequest
+    columns: ColumnRequest
     schedule: Schedule
     method: str = AUTO
     loss: str | None = None
@@ -55,23 +55,23 @@ class TrainConfig:
     batch_size: int = 16
     lateness: int = 0
     late: LatePolicy = LatePolicy.DROP
-    skip: bool = False
+    skip_errors: bool = False
     label_delay: int = 0
     memory: int = 1 << 30
     bits: int | None = None
     bins: int = 16
     read_out: str = "mean"
     first_pass: bool = False
-    start: int = START
+    sample_rows: int = START
 
     def to_json(self) -> dict[str, Any]:
-        wish = {
+        columns = {
             name: list(value) if isinstance(value, tuple) else value
-            for name, value in self.wish._asdict().items()
+            for name, value in self.columns._asdict().items()
         }
-        plain = {name: value for name, value in vars(self).items() if name not in ("wish", "schedule")}
+        plain = {name: value for name, value in vars(self).items() if name not in ("columns", "schedule")}
         lists = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
-        return {**wish, "schedule": self.schedule.to_json(), **lists}
+        return {**columns, "schedule": self.schedule.to_json(), **lists}
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "TrainConfig":
@@ -80,8 +80,8 @@ class TrainConfig:
             name: tuple(part) if isinstance(part, list) else part for name, part in value.items()
         }
         parts["late"] = LatePolicy(parts["late"])
-        wish = ColumnRequest(**{name: parts.pop(name) for name in ColumnRequest._fields})
-        return TrainConfig(wish, Schedule.from_json(parts.pop("schedule")), **parts)
+        columns = ColumnRequest(**{name: parts.pop(name) for name in ColumnRequest._fields})
+        return TrainConfig(columns, Schedule.from_json(parts.pop("schedule")), **parts)
 
     @property
     def experts(self) -> int:
@@ -109,9 +109,11 @@ class TrainConfig:
     def portfolio(self, width: int, loss: Loss) -> Portfolio:
         """Return untrained candidates; fewer kinds of them if memory is short."""
         limit = self.budget(loss.outputs).candidates
-        form, room = fitting(form_of(calendar_of(self.schedule)), loss.outputs, width, limit)
+        form, room = fit_to_memory(candidate_set_of(calendar_of(self.schedule)), loss.outputs, width, limit)
         apart = self.late is LatePolicy.KEEP
-        return Portfolio(form, loss, width, delay=self.label_delay, brief=True, apart=apart, room=room)
+        return Portfolio(
+            form, loss, width, delay=self.label_delay, subsample=True, blocks_recur=apart, max_columns=room
+        )
 
     def first_run(self, width: int, loss: Loss) -> Run:
         """Return an untrained run."""

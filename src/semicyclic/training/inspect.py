@@ -32,7 +32,7 @@ def describe_model(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:
     if model.features is not None:
         columns = Features.from_json(model.features).columns
         description["features"] = {
-            "when": columns.clock.to_json(),
+            "when": columns.time.to_json(),
             "kinds": columns.kinds,
             "label": columns.label,
         }

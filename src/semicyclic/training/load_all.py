@@ -25,26 +25,26 @@ class LoadedRows(NamedTuple):
     reading: ReaderState
 
 
-def load_all(job: TrainConfig, inputs: Sources, tell: ReportProgress) -> LoadedRows:
+def load_all(config: TrainConfig, inputs: Sources, report_progress: ReportProgress) -> LoadedRows:
     """Read all rows. The schema, scales and labels are inferred from the first rows only.
 
-    Raise if the rows need more than `job.memory` bytes, or if no row has a label.
+    Raise if the rows need more than `config.memory` bytes, or if no row has a label.
     """
     import pyarrow as pa
 
-    reading, parts = open_reader(job, inputs, lambda stage: tell(0.0, stage))
-    reader = Reader(job, inputs.name, reading, FeatureNames.of(reading.features))
+    reading, parts = open_reader(config, inputs, lambda stage: report_progress(0.0, stage))
+    reader = Reader(config, inputs.name, reading, FeatureNames.of(reading.features))
     loaded: list[ArrivedRows] = []
     size = 0
     for chunk in reader.chunks(parts):
         if chunk.rows is not None:
             loaded.append(chunk.rows)
             size += _byte_size(chunk.rows)
-        if size > job.memory:
+        if size > config.memory:
             raise ValueError(
-                f"the rows need more than memory={job.memory / 1e9:g}GB: give more, or fewer rows"
+                f"the rows need more than memory={config.memory / 1e9:g}GB: give more, or fewer rows"
             )
-        tell(chunk.share, "reading")
+        report_progress(chunk.share, "reading")
     last = reader.rest()
     if last is not None and last.rows is not None:
         loaded.append(last.rows)
@@ -55,7 +55,7 @@ def load_all(job: TrainConfig, inputs: Sources, tell: ReportProgress) -> LoadedR
         np.concatenate([part.ticks for part in loaded]),
         np.concatenate([part.clock for part in loaded]),
         pa.concat_tables([part.table for part in loaded]),
-        reader.reading,
+        reader.state,
     )
 
 

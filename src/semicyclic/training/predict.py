@@ -62,21 +62,21 @@ def _predict_batch(
     model: Pluralistic, features: Features, inputs: Sources, part: SourceBatch, *, skip: bool
 ) -> PredictedBatch:
     batch, name = part.batch, inputs.name(part.file)
-    tidy = clean_batch(features.columns.without_label(), part, name)
+    clean = clean_batch(features.columns.without_label(), part, name)
     if not skip:
-        raise_first_fault(tidy, name, "or leave its prediction empty with on_error='skip'")
+        raise_first_fault(clean, name, "or leave its prediction empty with on_error='skip'")
     # Row numbers are sorted; only in text files can a number have no row.
-    readable = np.searchsorted(batch.row, tidy.row)
+    readable = np.searchsorted(batch.row, clean.row)
     table, added = batch.table, []
-    for column, values in _prediction_columns(model, features, tidy, readable, len(batch.row)).items():
+    for column, values in _prediction_columns(model, features, clean, readable, len(batch.row)).items():
         added.append(column if column not in batch.table.column_names else f"{column}_model")
         table = table.append_column(added[-1], values)
     left_out = len(batch.faults)
-    return PredictedBatch(table, added, batch.lines, len(tidy.faults) - left_out, left_out, batch.share)
+    return PredictedBatch(table, added, batch.lines, len(clean.faults) - left_out, left_out, batch.share)
 
 
 def _prediction_columns(
-    model: Pluralistic, features: Features, tidy: Any, readable: Array, n: int
+    model: Pluralistic, features: Features, clean: Any, readable: Array, n: int
 ) -> dict[str, Any]:
     """Return the new columns of n rows; null for rows not in `readable`, the positions of readable rows."""
     schedule = model.schedule
@@ -90,8 +90,8 @@ def _prediction_columns(
         dtype = pa.string() if model.classes else pa.float64()
         nulls = {BLOCK: pa.nulls(n, pa.string()), PREDICTION: pa.nulls(n, dtype)}
         return nulls | ({confidence: pa.nulls(n, pa.float64())} if model.classes else {})
-    block = schedule.place(tidy.ticks).block
-    rows = Rows(features.encode(tidy.table), block=block)
+    block = schedule.place(clean.ticks).block
+    rows = Rows(features.encode(clean.table), block=block)
     score = model.score(rows)
     prediction = model.loss.link(score)
     row_block = np.zeros(n, np.int64)

@@ -63,19 +63,19 @@ class ReaderState:
     """State of the reader between two chunks.
 
     queue: sorted rows that wait for training; the first `scored` of them have been scored.
-    mark: position in the input. first: earliest time so far, in microseconds.
-    named: number of feature names known. examples: descriptions of a few refused rows.
+    position: position in the input. first: earliest time so far, in microseconds.
+    names_known: number of feature names known. examples: descriptions of a few refused rows.
     """
 
     features: Features
     labels: Labels
-    order: Watermark
+    watermark: Watermark
     queue: WaitingRows | None = None
     scored: int = 0
     counts: RowCounts = NO_ROWS
-    mark: ReadPosition = INPUT_START
+    position: ReadPosition = INPUT_START
     first: int = -LONG_AGO
-    named: int = 0
+    names_known: int = 0
     examples: tuple[str, ...] = ()
 
     @property
@@ -84,7 +84,7 @@ class ReaderState:
 
     @property
     def late(self) -> LateCounts:
-        return self.order.late
+        return self.watermark.late
 
 
 class ArrivedRows(NamedTuple):
@@ -117,48 +117,50 @@ class Chunk(NamedTuple):
     share: float
 
 
-def open_stream(job: TrainConfig, parts: Sequence[SourceBatch], name: FileName) -> ReaderState:
+def open_stream(config: TrainConfig, parts: Sequence[SourceBatch], name: FileName) -> ReaderState:
     """Infer the schema, scales and labels from the first rows, and return the initial state."""
-    sample = first_rows(parts, job.start)
+    sample = first_rows(parts, config.sample_rows)
     if sample is None:
         raise ValueError(f"{name(0)}: the input has no rows to train on")
     where = f"{name(parts[0].file)}: "
     try:
-        columns = infer_schema(sample, job.wish)
+        columns = infer_schema(sample, config.columns)
     except ValueError as error:
         raise ValueError(where + str(error)) from None
-    tidy = _tidy_start(job, columns, parts, name)
-    _check_order(job, tidy.ticks, where)
-    if len(tidy.ticks) == 0:
-        why = tidy.faults[0][1] if tidy.faults else f"column {columns.label!r} is empty"
+    clean = _clean_start(config, columns, parts, name)
+    _check_order(config, clean.ticks, where)
+    if len(clean.ticks) == 0:
+        why = clean.faults[0][1] if clean.faults else f"column {columns.label!r} is empty"
         raise ValueError(f"{where}none of the first {sample.num_rows:,} rows can be used: {why}")
     try:
-        labels = learn_labels(tidy.labels, columns.label_kind, job.loss, job.classes)
+        labels = learn_labels(clean.labels, columns.label_kind, config.loss, config.classes)
     except ValueError as error:
         raise ValueError(f"{where}column {columns.label!r}: {error}") from None
-    scales = learn_scales(tidy.table, columns, bins=job.bins)
+    scales = learn_scales(clean.table, columns, bins=config.bins)
     counting = Features(columns, scales, COUNTING_BITS)
-    features = Features(columns, scales, _hash_bits(job, labels, counting, tidy.table))
-    return ReaderState(features, labels, Watermark(job.lateness, job.late))
+    features = Features(columns, scales, _hash_bits(config, labels, counting, clean.table))
+    return ReaderState(features, labels, Watermark(config.lateness, config.late))
 
 
-def _tidy_start(job: TrainConfig, columns: Schema, parts: Sequence[SourceBatch], name: FileName) -> CleanRows:
+def _clean_start(
+    config: TrainConfig, columns: Schema, parts: Sequence[SourceBatch], name: FileName
+) -> CleanRows:
     """Clean the first rows. Unless faults are skipped, raise at the first one, before labels are checked."""
-    cleaned, left = [], job.start
+    cleaned, left = [], config.sample_rows
     for part in parts:
         if left > 0:
             cleaned.append(clean_batch(columns, part, name(part.file), left))
             left -= len(part.batch.row)
-            if not job.skip:
+            if not config.skip_errors:
                 raise_first_fault(cleaned[-1], name(part.file), REMEDY)
     return concat_clean_rows(cleaned)
 
 
-def _check_order(job: TrainConfig, ticks: Array, where: str) -> None:
+def _check_order(config: TrainConfig, ticks: Array, where: str) -> None:
     """Raise if the first rows are unsorted: nearly all rows of such a file would be dropped as late."""
     behind = np.maximum.accumulate(ticks) - ticks if len(ticks) else ticks
-    late = float((behind > job.lateness).mean()) if len(ticks) else 0.0
-    if late > MAX_LATE_SHARE and job.late is not LatePolicy.KEEP:
+    late = float((behind > config.lateness).mean()) if len(ticks) else 0.0
+    if late > MAX_LATE_SHARE and config.late is not LatePolicy.KEEP:
         hours = int(behind.max()) // 3_600_000_000 + 1
         enough = f"{hours}h" if hours < 48 else f"{hours // 24 + 1}d"
         raise ValueError(
@@ -167,11 +169,11 @@ def _check_order(job: TrainConfig, ticks: Array, where: str) -> None:
         )
 
 
-def _hash_bits(job: TrainConfig, labels: Labels, counting: Features, table: Any) -> int:
+def _hash_bits(config: TrainConfig, labels: Labels, counting: Features, table: Any) -> int:
     """Choose the hash size from the number of features in the first rows, within the memory budget."""
-    max_bits = job.budget(labels.loss.outputs).bits
-    if job.bits is not None:
-        return job.bits
+    max_bits = config.budget(labels.loss.outputs).bits
+    if config.bits is not None:
+        return config.bits
     names = FeatureNames.of(counting)
     counting.encode(table, names)
     count = int(names.seen.sum())
@@ -180,11 +182,11 @@ def _hash_bits(job: TrainConfig, labels: Labels, counting: Features, table: Any)
 
 @dataclass
 class Reader:
-    """Reads chunks from a `ReaderState` on. Updates `reading` and adds new feature names to `names`."""
+    """Reads chunks from a `ReaderState` on. Updates `state` and adds new feature names to `names`."""
 
-    job: TrainConfig
+    config: TrainConfig
     name: FileName
-    reading: ReaderState
+    state: ReaderState
     names: FeatureNames
 
     def chunks(self, parts: Iterable[SourceBatch]) -> Iterator[Chunk]:
@@ -192,27 +194,27 @@ class Reader:
         # The queue of a checkpoint may already contain complete chunks.
         yield from self._cut(0.0)
         for part in parts:
-            order, rows = self._take_in(part)
-            queued = self.reading.queue
+            watermark, rows = self._take_in(part)
+            queued = self.state.queue
             queue = rows if queued is None else concat_waiting([queued, rows])
-            self.reading = replace(self.reading, order=order, queue=queue, mark=part.mark)
+            self.state = replace(self.state, watermark=watermark, queue=queue, position=part.position)
             self._check_size()
             yield from self._cut(part.batch.share)
 
     def rest(self) -> Chunk | None:
         """Return the last chunk, at the end of the input: all waiting rows whose labels are known."""
-        order, released = self.reading.order.end()
-        parts = [part for part in (self.reading.queue, released) if part is not None and len(part)]
+        watermark, released = self.state.watermark.end()
+        parts = [part for part in (self.state.queue, released) if part is not None and len(part)]
         if not parts:
             return None
-        self.reading = replace(self.reading, order=order, queue=concat_waiting(parts))
+        self.state = replace(self.state, watermark=watermark, queue=concat_waiting(parts))
         due = self._count_due(concat_waiting(parts), ended=True)
         return self._chunk(due, closes=False, share=1.0)
 
     def rows_to_score(self) -> ArrivedRows | None:
         """With delayed labels, return the rows that have arrived but have not been scored yet."""
-        queue, scored = self.reading.queue, self.reading.scored
-        if queue is None or scored >= len(queue) or not self.job.label_delay:
+        queue, scored = self.state.queue, self.state.scored
+        if queue is None or scored >= len(queue) or not self.config.label_delay:
             return None
         return self._encode(queue.take(slice(scored, len(queue))))
 
@@ -220,34 +222,34 @@ class Reader:
 
     def _take_in(self, part: SourceBatch) -> tuple[Watermark, WaitingRows]:
         """Clean and count the rows of a batch, and sort them by the watermark."""
-        batch, reading, name = part.batch, self.reading, self.name(part.file)
-        tidy = clean_batch(reading.columns, part, name)
-        codes, unknown = reading.labels.codes(tidy.labels)
+        batch, reading, name = part.batch, self.state, self.name(part.file)
+        clean = clean_batch(reading.columns, part, name)
+        codes, unknown = reading.labels.codes(clean.labels)
         if unknown.any():
-            tidy.faults.extend(reading.labels.new_classes(tidy.labels, tidy.row, unknown))
-            tidy.faults.sort()
-        if not self.job.skip:
-            raise_first_fault(tidy, name, REMEDY)
-        rows = WaitingRows(tidy.table, tidy.ticks, tidy.ticks, codes)
+            clean.faults.extend(reading.labels.new_classes(clean.labels, clean.row, unknown))
+            clean.faults.sort()
+        if not self.config.skip_errors:
+            raise_first_fault(clean, name, REMEDY)
+        rows = WaitingRows(clean.table, clean.ticks, clean.ticks, codes)
         if unknown.any():
             rows = rows.take(np.flatnonzero(~unknown))
         previous = reading.counts
         counts = RowCounts(
             previous.read + len(batch.row) + len(batch.faults),
-            previous.unlabelled + tidy.missing,
-            previous.refused + len(tidy.faults),
-            previous.shifted + tidy.shifted,
+            previous.unlabelled + clean.missing,
+            previous.refused + len(clean.faults),
+            previous.shifted + clean.shifted,
         )
-        shown = [f"{name}, row {number:,}: {fault}" for number, fault in tidy.faults]
+        shown = [f"{name}, row {number:,}: {fault}" for number, fault in clean.faults]
         first = min(reading.first, int(rows.ticks.min())) if len(rows) else reading.first
         examples = (*reading.examples, *shown[: MAX_EXAMPLES - len(reading.examples)])
-        self.reading = replace(reading, counts=counts, first=first, examples=examples)
-        return reading.order.add(rows)
+        self.state = replace(reading, counts=counts, first=first, examples=examples)
+        return reading.watermark.add(rows)
 
     def _check_size(self) -> None:
         """Raise if the waiting rows need more bytes than the memory budget allows."""
-        limit = self.job.budget(self.reading.labels.loss.outputs).waiting
-        waiting = [part for part in (self.reading.queue, self.reading.order.held) if part is not None]
+        limit = self.config.budget(self.state.labels.loss.outputs).waiting
+        waiting = [part for part in (self.state.queue, self.state.watermark.buffered) if part is not None]
         size = sum(part.table.nbytes + 48 * len(part) for part in waiting)
         if size > limit:
             raise ValueError(
@@ -259,24 +261,24 @@ class Reader:
 
     def _count_due(self, queue: WaitingRows, *, ended: bool = False) -> int:
         """Return the number of rows whose labels are known, so that they can be trained on."""
-        if self.job.label_delay == 0:
+        if self.config.label_delay == 0:
             return len(queue)
-        newest = self.reading.order.newest
-        clock = newest if ended else newest - self.job.lateness
-        return known_at(queue.key, clock, self.job.label_delay)
+        newest = self.state.watermark.newest
+        clock = newest if ended else newest - self.config.lateness
+        return known_at(queue.key, clock, self.config.label_delay)
 
     def _cut(self, share: float) -> Iterator[Chunk]:
         """Yield all complete chunks of the queue: those followed by rows that are due."""
-        queue = self.reading.queue
+        queue = self.state.queue
         if queue is None:
             return
         due = self._count_due(queue)
-        cycle, block = self.job.schedule.place(queue.ticks[:due])
+        cycle, block = self.config.schedule.place(queue.ticks[:due])
         peak = np.maximum.accumulate(cycle) if due else cycle
         begins = np.diff(peak) > 0
-        cuts = begins | (np.diff(block) != 0) if self.job.label_delay else begins
+        cuts = begins | (np.diff(block) != 0) if self.config.label_delay else begins
         done = 0
-        size = min(CHUNK_ROWS, DELAYED_CHUNK_ROWS) if self.job.label_delay else CHUNK_ROWS
+        size = min(CHUNK_ROWS, DELAYED_CHUNK_ROWS) if self.config.label_delay else CHUNK_ROWS
         for end in [*(np.flatnonzero(cuts) + 1).tolist(), due]:
             while end - done > size:
                 yield self._chunk(size, closes=False, share=share)
@@ -287,57 +289,57 @@ class Reader:
 
     def _chunk(self, count: int, *, closes: bool, share: float) -> Chunk:
         """Remove the first `count` rows from the queue for training, with the rows to score before them."""
-        queue, scored = self.reading.queue, self.reading.scored
+        queue, scored = self.state.queue, self.state.scored
         assert queue is not None
         due_rows = queue.take(slice(0, count))
         arrived = None
-        if self.job.label_delay:
+        if self.config.label_delay:
             # Rows that arrived before the last of these labels was known; without labels, before the newest.
             if count:
-                until = arrived_before_label(queue.key, count - 1, self.job.label_delay)
+                until = arrived_before_label(queue.key, count - 1, self.config.label_delay)
             else:
-                until = int(np.searchsorted(queue.key, self.reading.order.newest, side="left"))
+                until = int(np.searchsorted(queue.key, self.state.watermark.newest, side="left"))
             if until > scored:
                 arrived = self._encode(queue.take(slice(scored, until)))
                 scored = until
         rows = self._encode(due_rows) if count else None
-        self.reading = replace(
-            self.reading,
+        self.state = replace(
+            self.state,
             queue=queue.take(slice(count, len(queue))),
             scored=max(scored - count, 0),
-            named=len(self.names.names),
+            names_known=len(self.names.names),
         )
-        ends = int(due_rows.ticks[-1]) if count else self.reading.order.newest
-        return Chunk(rows, arrived, self.reading, closes, ends, share)
+        ends = int(due_rows.ticks[-1]) if count else self.state.watermark.newest
+        return Chunk(rows, arrived, self.state, closes, ends, share)
 
     def _encode(self, waiting: WaitingRows) -> ArrivedRows:
-        cells = self.reading.features.encode(waiting.table, self.names)
-        cycle, block = self.job.schedule.place(waiting.ticks)
+        cells = self.state.features.encode(waiting.table, self.names)
+        cycle, block = self.config.schedule.place(waiting.ticks)
         rows = Rows(cells, waiting.label, block=block, cycle=cycle)
         return ArrivedRows(rows, waiting.ticks, waiting.key, waiting.table)
 
 
 def open_reader(
-    job: TrainConfig, inputs: Sources, tell: Callable[[str], None]
+    config: TrainConfig, inputs: Sources, report_progress: Callable[[str], None]
 ) -> tuple[ReaderState, Iterator[SourceBatch]]:
-    """Return the initial state, inferred from the first `job.start` rows, and an iterator of all batches."""
-    tell("reading the first rows")
+    """Return the initial state, inferred from the first rows, and an iterator of all batches."""
+    report_progress("reading the first rows")
     first: list[SourceBatch] = []
     rows = 0
     parts = inputs.parts(ReadPosition())
     for part in parts:
         first.append(part)
         rows += part.batch.table.num_rows
-        if rows >= job.start:
+        if rows >= config.sample_rows:
             break
-    state = open_stream(job, first, inputs.name)
-    if job.first_pass:
-        tell("first pass")
-        state = exact_features(job, inputs, state)
+    state = open_stream(config, first, inputs.name)
+    if config.first_pass:
+        report_progress("first pass")
+        state = exact_features(config, inputs, state)
     return state, chain(first, parts)
 
 
-def exact_features(job: TrainConfig, inputs: Sources, opened: ReaderState) -> ReaderState:
+def exact_features(config: TrainConfig, inputs: Sources, opened: ReaderState) -> ReaderState:
     """Replace the features inferred from the first rows by those of a pass over all rows.
 
     Each feature gets its own column, unless that needs more columns than memory allows: then features are
@@ -350,9 +352,9 @@ def exact_features(job: TrainConfig, inputs: Sources, opened: ReaderState) -> Re
     vocabulary = Vocabulary(opened.columns)
     for part in inputs.parts(ReadPosition()):
         vocabulary.add(clean_batch(opened.columns, part, inputs.name(part.file)).table)
-    scales = vocabulary.scales(job.bins)
+    scales = vocabulary.scales(config.bins)
     features = vocabulary.features(scales)
-    max_columns = 1 << job.budget(opened.labels.loss.outputs).bits
+    max_columns = 1 << config.budget(opened.labels.loss.outputs).bits
     if features is None or features.width > max_columns:
         features = Features(opened.columns, scales, opened.features.bits)
     return replace(opened, features=features)

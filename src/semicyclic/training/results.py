@@ -23,7 +23,7 @@ from semicyclic.version import __version__
 
 
 def model_of(
-    job: TrainConfig,
+    config: TrainConfig,
     reading: ReaderState,
     names: FeatureNames,
     run: Run,
@@ -32,11 +32,11 @@ def model_of(
 ) -> Pluralistic:
     """Return the current model with its provenance and everything that prediction needs."""
     if portfolio is None:
-        model = _read_out(job, run)
+        model = _read_out(config, run)
     else:
-        schedule = portfolio.form.calendar.model
+        schedule = portfolio.candidate_set.calendar.model
         model = Pluralistic(model_weights(portfolio), schedule, run.loss, fallback=unseen(portfolio))
-    about = _provenance(job, reading, run, scored, portfolio)
+    about = _provenance(config, reading, run, scored, portfolio)
     return replace(finish_model(model, reading, names), provenance=about)
 
 
@@ -49,13 +49,13 @@ def finish_model(model: Pluralistic, reading: ReaderState, names: FeatureNames) 
         # Double precision: single precision has no decimals left if the mean is in the millions.
         weights = weights * np.float64(labels.scale)
         weights[..., -1] += labels.mean
-    features = {**reading.features.to_json(), "names": names.first(reading.named)}
+    features = {**reading.features.to_json(), "names": names.first(reading.names_known)}
     return replace(model, held=weights, classes=labels.classes, features=features)
 
 
-def _read_out(job: TrainConfig, run: Run) -> Pluralistic:
-    """Return the model of the read-out set in `job.read_out`."""
-    name, _, argument = job.read_out.partition(":")
+def _read_out(config: TrainConfig, run: Run) -> Pluralistic:
+    """Return the model of the read-out set in `config.read_out`."""
+    name, _, argument = config.read_out.partition(":")
     with warnings.catch_warnings():
         # The provenance and `inspect` report this.
         warnings.filterwarnings("ignore", message=".*never visited.*")
@@ -70,14 +70,18 @@ def _read_out(job: TrainConfig, run: Run) -> Pluralistic:
             if name not in ("tail", "fading"):
                 raise
             raise ValueError(
-                f"read_out={job.read_out!r}: cycles that it needs were dropped to stay within memory=: "
+                f"read_out={config.read_out!r}: cycles that it needs were dropped to stay within memory=: "
                 "continue with resume=True and read_out='mean', or start again with more memory="
             ) from None
     return model
 
 
 def _provenance(
-    job: TrainConfig, reading: ReaderState, run: Run, scored: DelayedLoss | None, portfolio: Portfolio | None
+    config: TrainConfig,
+    reading: ReaderState,
+    run: Run,
+    scored: DelayedLoss | None,
+    portfolio: Portfolio | None,
 ) -> dict[str, Any]:
     """Return the provenance of a model.
 
@@ -86,17 +90,17 @@ def _provenance(
     chosen = None if portfolio is None else in_units(describe_choice(portfolio), reading.labels.loss_scale())
     return {
         "semicyclic": __version__,
-        "method": job.method,
-        "read_out": job.read_out,
-        "step": list(job.step),
-        "batch_size": job.batch_size,
-        "label_delay": job.label_delay,
-        "lateness": job.lateness,
+        "method": config.method,
+        "read_out": config.read_out,
+        "step": list(config.step),
+        "batch_size": config.batch_size,
+        "label_delay": config.label_delay,
+        "lateness": config.lateness,
         "rows": counts_of(reading, run),
         "first": reading.first,
-        "last": int(reading.order.newest),
+        "last": int(reading.watermark.newest),
         "loss": run.loss.name,
-        "progressive": losses_of(job, reading, run, scored, portfolio),
+        "progressive": losses_of(config, reading, run, scored, portfolio),
         "chosen": chosen,
     }
 
@@ -113,7 +117,7 @@ def in_units(chosen: dict[str, Any], scale: float) -> dict[str, Any]:
 def counts_of(reading: ReaderState, run: Run) -> dict[str, int]:
     """Return the number of rows read, split into used, refused, dropped, unlabelled and waiting rows."""
     counts, late = reading.counts, reading.late
-    waiting = [part for part in (reading.queue, reading.order.held) if part is not None]
+    waiting = [part for part in (reading.queue, reading.watermark.buffered) if part is not None]
     pending = 0 if run.pending is None else len(run.pending)
     unused = sum(map(len, waiting)) + pending
     excluded = counts.unlabelled + counts.refused + late.dropped
@@ -130,7 +134,7 @@ def counts_of(reading: ReaderState, run: Run) -> dict[str, int]:
 
 
 def losses_of(
-    job: TrainConfig,
+    config: TrainConfig,
     reading: ReaderState,
     run: Run,
     scored: DelayedLoss | None,
@@ -147,7 +151,7 @@ def losses_of(
         spread = np.maximum(squares - total**2 / np.maximum(rows, 1), 0.0)
         count = rows
         mean = np.divide(total, rows, out=np.full(blocks, np.nan), where=rows > 0)
-    elif job.label_delay and scored is not None:
+    elif config.label_delay and scored is not None:
         rows, total = scored.rows, scored.loss
         spread = np.maximum(scored.squares - total**2 / np.maximum(rows, 1), 0.0)
         count = rows
@@ -166,47 +170,47 @@ def losses_of(
         "by_block": [float(value) * scale if isfinite(value) else None for value in mean],
         "margin": margin,
         "rows": [round(float(number)) for number in rows],
-        "blocks": list(job.schedule.labels),
+        "blocks": list(config.schedule.labels),
     }
 
 
-def visits_table(job: TrainConfig, reading: ReaderState, run: Run) -> str:
+def visits_table(config: TrainConfig, reading: ReaderState, run: Run) -> str:
     """Return a CSV table of the recorded visits: cycle, block, rows and progressive loss."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["cycle", "block", "rows", "progressive_loss"])
     visits, scale = run.progressive_visits(), reading.labels.loss_scale()
     for cycle, block, loss, rows in zip(*visits, strict=True):
-        label = job.schedule.labels[int(block)]
+        label = config.schedule.labels[int(block)]
         writer.writerow([int(cycle), label, round(float(rows)), repr(float(loss) * scale)])
     return text.getvalue()
 
 
 def results_of(
-    job: TrainConfig, inputs: Sources, reading: ReaderState, names: FeatureNames, model: Pluralistic
+    config: TrainConfig, inputs: Sources, reading: ReaderState, names: FeatureNames, model: Pluralistic
 ) -> dict[str, Any]:
     """Return the contents of `results.json`; row counts and losses are those in the model's provenance."""
     columns = reading.columns
-    budget, about = job.budget(model.loss.outputs), model.provenance
+    budget, about = config.budget(model.loss.outputs), model.provenance
     return {
         "files": [inputs.name(file) for file in range(len(inputs.files))],
-        "job": job.to_json(),
+        "job": config.to_json(),
         "memory": {
-            "bytes": job.memory,
+            "bytes": config.memory,
             "columns": reading.features.width,
             "record_bytes": budget.records,
             "waiting_bytes": budget.waiting,
         },
-        "columns": {"kinds": columns.kinds, "ignored": columns.ignored, "when": columns.clock.to_json()},
+        "columns": {"kinds": columns.kinds, "ignored": columns.ignored, "when": columns.time.to_json()},
         "loss": model.loss.name,
         "classes": list(reading.labels.classes),
         "rows": about["rows"],
         "latest_by": reading.late.worst,
         "refused_examples": list(reading.examples),
         "first": reading.first,
-        "last": int(reading.order.newest),
+        "last": int(reading.watermark.newest),
         "features_named": len(names.names),
         "progressive": about["progressive"],
         "chosen": about["chosen"],
-        "blocks": list(job.schedule.labels),
+        "blocks": list(config.schedule.labels),
     }

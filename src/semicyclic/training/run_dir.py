@@ -67,7 +67,7 @@ class TrainState(NamedTuple):
 
 
 def write_state(
-    folder: Path, job: TrainConfig, state: TrainState, names: FeatureNames, portfolio: Portfolio | None
+    folder: Path, config: TrainConfig, state: TrainState, names: FeatureNames, portfolio: Portfolio | None
 ) -> None:
     """Write the checkpoint of a run."""
     reading, run, scored = state
@@ -75,48 +75,49 @@ def write_state(
     if portfolio is not None:
         arrays |= {f"portfolio.{name}": array for name, array in portfolio.arrays().items()}
     arrays |= {f"scored.{name}": array for name, array in scored._asdict().items()}
-    for name, rows in (("queue", reading.queue), ("held", reading.order.held)):
+    for name, rows in (("queue", reading.queue), ("buffered", reading.watermark.buffered)):
         if rows is not None and len(rows):
             arrays[name] = np.frombuffer(_serialize_rows(rows), np.uint8)
     about = {
-        "job": job.to_json(),
+        "config": config.to_json(),
         "features": reading.features.to_json(),
         "labels": reading.labels.to_json(),
-        "newest": reading.order.newest,
+        "newest": reading.watermark.newest,
         "late": vars(reading.late),
         "scored": reading.scored,
         "counts": list(reading.counts),
-        "mark": reading.mark.to_json(),
+        "position": reading.position.to_json(),
         "first": reading.first,
         # In order of discovery: the first `named` names belong to this state.
-        "names": list(islice(names.names.items(), reading.named)),
+        "names": list(islice(names.names.items(), reading.names_known)),
         "examples": list(reading.examples),
     }
     write_checkpoint(folder / CHECKPOINT, arrays, about)
 
 
-def read_state(folder: Path, job: TrainConfig) -> tuple[TrainState, FeatureNames, Portfolio | None]:
-    """Read the checkpoint of a run. Raise if its settings differ from `job`."""
+def read_state(folder: Path, config: TrainConfig) -> tuple[TrainState, FeatureNames, Portfolio | None]:
+    """Read the checkpoint of a run. Raise if its settings differ from `config`."""
     arrays, about = read_checkpoint(folder / CHECKPOINT)
     with _readable(folder / CHECKPOINT):
-        now = json.loads(json.dumps(job.to_json()))
-        other = differences(about["job"], now)
+        now = json.loads(json.dumps(config.to_json()))
+        before = about["config"]
+        other = differences(before, now)
         if other:
             raise ValueError(
                 f"resume=True: the run in {folder} was started with another {other[0].replace('_', ' ')} "
-                f"({about['job'].get(other[0])!r}, now {now.get(other[0])!r}): give the same, or "
+                f"({before.get(other[0])!r}, now {now.get(other[0])!r}): give the same, or "
                 "another out="
             )
-        state, names = _restore_state(arrays, about, job)
-        return state, names, _restore_portfolio(arrays, state.reading, job)
+        state, names = _restore_state(arrays, about, config)
+        return state, names, _restore_portfolio(arrays, state.reading, config)
 
 
 def read_log(folder: Path) -> tuple[TrainConfig, TrainState, FeatureNames]:
     """Read a run with its settings, without its candidates."""
     arrays, about = read_checkpoint(folder / CHECKPOINT)
     with _readable(folder / CHECKPOINT):
-        job = TrainConfig.from_json(about["job"])
-        return (job, *_restore_state(arrays, about, job))
+        config = TrainConfig.from_json(about["config"])
+        return (config, *_restore_state(arrays, about, config))
 
 
 def read_run(folder: Path) -> Run:
@@ -135,10 +136,10 @@ def _readable(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _restore_portfolio(arrays: Arrays, reading: ReaderState, job: TrainConfig) -> Portfolio | None:
-    if job.method != AUTO:
+def _restore_portfolio(arrays: Arrays, reading: ReaderState, config: TrainConfig) -> Portfolio | None:
+    if config.method != AUTO:
         return None
-    portfolio = job.portfolio(reading.features.width, reading.labels.loss)
+    portfolio = config.portfolio(reading.features.width, reading.labels.loss)
     prefix = "portfolio."
     parts = {name: array for name, array in arrays.items() if name.startswith(prefix)}
     portfolio.restore({name.removeprefix(prefix): array for name, array in parts.items()})
@@ -146,12 +147,12 @@ def _restore_portfolio(arrays: Arrays, reading: ReaderState, job: TrainConfig) -
 
 
 def _restore_state(
-    arrays: Arrays, about: dict[str, Any], job: TrainConfig
+    arrays: Arrays, about: dict[str, Any], config: TrainConfig
 ) -> tuple[TrainState, FeatureNames]:
     features, labels = Features.from_json(about["features"]), Labels.from_json(about["labels"])
     late = LateCounts(**about["late"])
-    order = Watermark(
-        job.lateness, job.late, int(about["newest"]), _deserialize_rows(arrays.get("held")), late
+    watermark = Watermark(
+        config.lateness, config.late, int(about["newest"]), _deserialize_rows(arrays.get("buffered")), late
     )
     names = FeatureNames(np.zeros(features.width, bool))
     for column, name in about["names"]:
@@ -160,16 +161,16 @@ def _restore_state(
     reading = ReaderState(
         features,
         labels,
-        order,
+        watermark,
         _deserialize_rows(arrays.get("queue")),
         int(about["scored"]),
         RowCounts(*map(int, about["counts"])),
-        ReadPosition.from_json(about["mark"]),
+        ReadPosition.from_json(about["position"]),
         int(about["first"]),
         len(names.names),
         tuple(map(str, about["examples"])),
     )
-    run = restore_run(job.first_run(features.width, labels.loss), arrays)
+    run = restore_run(config.first_run(features.width, labels.loss), arrays)
     scored = DelayedLoss(*(arrays[f"scored.{name}"].copy() for name in DelayedLoss._fields))
     return TrainState(reading, run, scored), names
 

@@ -67,10 +67,10 @@ ReportTrainProgress = Callable[[TrainProgress], None]
 
 @dataclass
 class SaveTimer:
-    """Interval between saves: `every` seconds, longer if saving is slow; 0 saves every time."""
+    """Interval between saves: `seconds` seconds, longer if saving is slow; 0 saves every time."""
 
     clock: Callable[[], float]
-    every: float
+    seconds: float
     next: float = -np.inf
 
     def due(self) -> bool:
@@ -78,30 +78,30 @@ class SaveTimer:
 
     def record_save(self, began: float) -> None:
         now = self.clock()
-        self.next = now + (max(self.every, (now - began) / MAX_SAVE_TIME_SHARE) if self.every else 0.0)
+        self.next = now + (max(self.seconds, (now - began) / MAX_SAVE_TIME_SHARE) if self.seconds else 0.0)
 
 
 @dataclass
 class FileTraining:
     """Training of one run in a folder.
 
-    tell: called with the progress. every: seconds between saves.
+    report_progress: called with the progress. save_seconds: seconds between saves.
     unsaved: True if a cycle ended since the model was last saved.
-    learnt: rows trained on. told: time of the last progress report.
+    rows_trained: rows trained on. last_report: time of the last progress report.
     """
 
-    job: TrainConfig
+    config: TrainConfig
     inputs: Sources
     folder: Path
-    tell: ReportTrainProgress
+    report_progress: ReportTrainProgress
     clock: Callable[[], float] = time.monotonic
-    every: float = 2.0
+    save_seconds: float = 2.0
     checkpoints: bool = True
     unsaved: bool = False
-    learnt: int = 0
-    began: float = 0.0
-    told: float = -np.inf
-    pace: dict[str, SaveTimer] = field(default_factory=dict)
+    rows_trained: int = 0
+    started: float = 0.0
+    last_report: float = -np.inf
+    timers: dict[str, SaveTimer] = field(default_factory=dict)
     names: FeatureNames = field(init=False)
     portfolio: Portfolio | None = None
     # True while the portfolio processes a chunk: no checkpoint may be written then.
@@ -111,12 +111,12 @@ class FileTraining:
 
     def go(self, *, resume: bool) -> dict[str, Any]:
         """Train on all rows of the input, write the output files, and return the results."""
-        self.began = self.clock()
-        self.pace = {name: SaveTimer(self.clock, self.every) for name in (CHECKPOINT, MODEL)}
-        self.pace[CHECKPOINT].record_save(self.clock())
+        self.started = self.clock()
+        self.timers = {name: SaveTimer(self.clock, self.save_seconds) for name in (CHECKPOINT, MODEL)}
+        self.timers[CHECKPOINT].record_save(self.clock())
         state, parts = self._begin(resume)
         self.state = state
-        reader = Reader(self.job, self.inputs.name, state.reading, self.names)
+        reader = Reader(self.config, self.inputs.name, state.reading, self.names)
         try:
             state = self._work(state, reader.chunks(parts))
         except KeyboardInterrupt:
@@ -129,17 +129,17 @@ class FileTraining:
     def _begin(self, resume: bool) -> tuple[TrainState, Iterator[SourceBatch]]:
         """Return the state of the checkpoint, or an initial one, and the batches to read from there."""
         if resume and (self.folder / CHECKPOINT).exists():
-            state, self.names, self.portfolio = read_state(self.folder, self.job)
+            state, self.names, self.portfolio = read_state(self.folder, self.config)
             # Otherwise the input was too short to infer the features from `start` rows: start again.
-            if state.reading.counts.read >= self.job.start:
-                return state, self.inputs.parts(state.reading.mark)
-        reading, parts = open_reader(self.job, self.inputs, lambda stage: self._report(0.0, stage))
+            if state.reading.counts.read >= self.config.sample_rows:
+                return state, self.inputs.parts(state.reading.position)
+        reading, parts = open_reader(self.config, self.inputs, lambda stage: self._report(0.0, stage))
         self.names = FeatureNames.of(reading.features)
-        run = self.job.first_run(reading.features.width, reading.labels.loss)
+        run = self.config.first_run(reading.features.width, reading.labels.loss)
         self.portfolio = None
-        if self.job.method == AUTO:
-            self.portfolio = self.job.portfolio(reading.features.width, reading.labels.loss)
-        return TrainState(reading, run, DelayedLoss.none(self.job.schedule.blocks)), parts
+        if self.config.method == AUTO:
+            self.portfolio = self.config.portfolio(reading.features.width, reading.labels.loss)
+        return TrainState(reading, run, DelayedLoss.none(self.config.schedule.blocks)), parts
 
     def _work(self, state: TrainState, chunks: Iterator[Chunk]) -> TrainState:
         """Train chunk by chunk, and save checkpoints and models when due."""
@@ -147,9 +147,9 @@ class FileTraining:
             if chunk is not None:
                 state = self.state = self._learn_chunk(state, chunk)
                 self.unsaved |= chunk.closes
-                if self.checkpoints and self.pace[CHECKPOINT].due():
+                if self.checkpoints and self.timers[CHECKPOINT].due():
                     self._save_state(state)
-            if self.unsaved and (chunk is None or self.pace[MODEL].due()):
+            if self.unsaved and (chunk is None or self.timers[MODEL].due()):
                 self._save_model(state)
         return state
 
@@ -157,15 +157,15 @@ class FileTraining:
         """Score and train on one chunk, and return the state after it."""
         run, scored = state.run, state.scored
         self.midway = True
-        self._update_portfolio(chunk.arrived if self.job.label_delay else chunk.rows)
+        self._update_portfolio(chunk.arrived if self.config.label_delay else chunk.rows)
         if chunk.arrived is not None:
             scored = scored.add(run, chunk.arrived.rows)
         if chunk.rows is not None:
             run = train.extend(run, chunk.rows.rows, final=False)
-            self.learnt += len(chunk.rows.rows)
+            self.rows_trained += len(chunk.rows.rows)
         self.midway = False
-        block = int(self.job.schedule.place(np.array([chunk.ends])).block[0])
-        self._report(chunk.share, "learning", self.job.schedule.labels[block])
+        block = int(self.config.schedule.place(np.array([chunk.ends])).block[0])
+        self._report(chunk.share, "learning", self.config.schedule.labels[block])
         return TrainState(chunk.after, run, scored)
 
     def _update_portfolio(self, arrived: ArrivedRows | None) -> None:
@@ -182,20 +182,20 @@ class FileTraining:
         if state.run.log.pages:
             save(self._model(state), self.folder / MODEL)
         self.unsaved = False
-        self.pace[MODEL].record_save(began)
+        self.timers[MODEL].record_save(began)
 
     def _model(self, state: TrainState) -> Pluralistic:
         reading, run, scored = state
-        return model_of(self.job, reading, self.names, run, scored, self.portfolio)
+        return model_of(self.config, reading, self.names, run, scored, self.portfolio)
 
     def _save_state(self, state: TrainState) -> None:
         began = self.clock()
-        write_state(self.folder, self.job, state, self.names, self.portfolio)
-        self.pace[CHECKPOINT].record_save(began)
+        write_state(self.folder, self.config, state, self.names, self.portfolio)
+        self.timers[CHECKPOINT].record_save(began)
 
     def _end(self, state: TrainState, reader: Reader) -> dict[str, Any]:
         """Write the last checkpoint, train on the waiting rows, and write the model and the results."""
-        state = state._replace(reading=replace(reader.reading, named=len(self.names.names)))
+        state = state._replace(reading=replace(reader.state, names_known=len(self.names.names)))
         if self.checkpoints:
             self._save_state(state)
         last = reader.rest()
@@ -208,25 +208,25 @@ class FileTraining:
         reading, run, _ = state
         if not run.log.pages:
             raise ValueError("no model was trained: no row could be used, or no label is known yet")
-        if self.portfolio is not None and not self.job.label_delay:
+        if self.portfolio is not None and not self.config.label_delay:
             self.portfolio.end()
         self._report(1.0, "writing")
         model = self._model(state)
-        results = results_of(self.job, self.inputs, reading, self.names, model)
+        results = results_of(self.config, self.inputs, reading, self.names, model)
         save(model, self.folder / MODEL)
-        write_text(self.folder / VISITS, visits_table(self.job, reading, run))
+        write_text(self.folder / VISITS, visits_table(self.config, reading, run))
         write_text(self.folder / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
         return results
 
     def _report(self, share: float, stage: str, block: str = "") -> None:
         """Report progress; within a block, at most every PROGRESS_SECONDS."""
         now = self.clock()
-        if block and now < self.told + PROGRESS_SECONDS:
+        if block and now < self.last_report + PROGRESS_SECONDS:
             return
-        self.told = now
+        self.last_report = now
         loss = float("nan")
         if self.portfolio is not None:
             loss = mean_loss(self.portfolio)
         elif self.state is not None and self.state.run.log.pages:
             loss = self.state.run.progressive_loss()
-        self.tell(TrainProgress(share, self.learnt, now - self.began, loss, block, stage))
+        self.report_progress(TrainProgress(share, self.rows_trained, now - self.started, loss, block, stage))

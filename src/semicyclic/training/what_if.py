@@ -45,7 +45,7 @@ class ModelRequest(NamedTuple):
 class SavedRun(NamedTuple):
     """A run with its settings, the state of its reader, and feature names."""
 
-    job: TrainConfig
+    config: TrainConfig
     state: TrainState
     names: FeatureNames
 
@@ -59,12 +59,12 @@ def open_run(folder: Path) -> SavedRun:
     """Load the run of a folder, and train it on the rows that were waiting at its checkpoint."""
     if not (folder / CHECKPOINT).is_file():
         raise FileNotFoundError(f"{folder}: this folder has no checkpoint of a run")
-    job, state, names = read_log(folder)
-    last = Reader(job, str, state.reading, names).rest()
+    config, state, names = read_log(folder)
+    last = Reader(config, str, state.reading, names).rest()
     run = state.run
     if last is not None and last.rows is not None:
         run = train.extend(run, last.rows.rows, final=False)
-    return SavedRun(job, state._replace(run=train.finish(run)), names)
+    return SavedRun(config, state._replace(run=train.finish(run)), names)
 
 
 def model_for(log: SavedRun, wanted: ModelRequest) -> Pluralistic:

@@ -305,7 +305,7 @@ def test_clients_are_divided_between_the_chains() -> None:
                 if message.metadata.message_type == "train" and name not in first:
                     # A block's own chain sets out from the shared model.
                     first.add(name)
-                    shared = found.learnt.current["shared"].values["w"]
+                    shared = found.server.current["shared"].values["w"]
                     assert sent(message)["w"].tolist() == shared.tolist()
             return super().push_messages(some)
 
@@ -402,7 +402,7 @@ def test_a_chain_is_the_strategy_run_on_its_rounds_alone(name: str, wrapper: str
             # The noise of a round depends on the seed, the round and the chain.
             np.random.seed([5, global_number, 0 if chain == "shared" else 1 + int(chain)])  # noqa: NPY002
             arrays = bare.aggregate_train(number, grid.send_and_receive(messages))[0] or arrays
-        for key, array in ours.learnt.current[chain].values.items():
+        for key, array in ours.server.current[chain].values.items():
             np.testing.assert_allclose(array, arrays[key].numpy(), rtol=0, atol=1e-12)
 
 
@@ -622,7 +622,7 @@ def test_means_on_disk_are_those_in_memory(tmp_path: Path, precision: str, per_b
     exact.start(InProcessGrid(client(), 6), _wide(), 70)
     for x, y in zip(held[1][1].mean().models, exact.mean().models, strict=True):
         np.testing.assert_allclose(x["head.a"], y["head.a"], atol=1e-6)
-    recent = held[1][1].learnt.averages["shared"].recent[0][0].mean.values
+    recent = held[1][1].server.averages["shared"].recent[0][0].mean.values
     assert recent[0].dtype == (np.float32 if precision == "full" else np.float16)
 
 

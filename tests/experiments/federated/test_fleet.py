@@ -495,7 +495,9 @@ def test_a_model_for_each_block_helps_where_availability_is_cyclic_and_costs_not
         devices=300, days=8, rounds_per_block=5, per_round=12, invited=15, availability=kind
     )
     settings = replace(settings, step_size=2 / np.sqrt(steps))
-    results, _ = compare(settings, repetitions=10, local_steps=(steps,), out=None, tell=lambda *_: None)
+    results, _ = compare(
+        settings, repetitions=10, local_steps=(steps,), out=None, report_progress=lambda *_: None
+    )
     last, average, ideal = (
         results["differences"][key] for key in ("fedavg_last", "fedavg_average", "uniform")
     )
@@ -515,7 +517,9 @@ def test_a_model_for_each_block_helps_where_availability_is_cyclic_and_costs_not
 def test_the_default_needs_no_tuning_of_the_step() -> None:
     """Ten fleets, every approach at its own best step: as good as the best baseline; and so at every step."""
     settings = FleetSettings(devices=300, days=8, rounds_per_block=5, per_round=12, invited=15)
-    results, models = compare(settings, repetitions=10, local_steps=(10,), out=None, tell=lambda *_: None)
+    results, models = compare(
+        settings, repetitions=10, local_steps=(10,), out=None, report_progress=lambda *_: None
+    )
     assert results["gain"]["mean"] > -2 * results["gain"]["std"] / np.sqrt(10) - 0.003
     assert models.read_out == "best"
     spread = {

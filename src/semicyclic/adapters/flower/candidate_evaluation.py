@@ -132,10 +132,10 @@ class CandidateEvaluation:
         self.reporting, self.unanswered[this.block] = True, 0
         labels = list(dict.fromkeys(label for _, label, _, _ in reports))
         pair = [f"{IN_FORCE}/{chain}" for _, chain in state.chains.moving(this.block)]
-        if state.bets is not None and state.chains is Chains.SPLIT:
+        if state.hedge_state is not None and state.chains is Chains.SPLIT:
             losses = mean_losses(reports, pair)
             if losses is not None:
-                learn_losses(state.bets, this.block, np.array([losses[label] for label in pair]))
+                learn_losses(state.hedge_state, this.block, np.array([losses[label] for label in pair]))
                 this.losses |= losses
         reference = str(Candidate(state.chains.kinds[0], "mean", this.block))
         differences: dict[Candidate, float] = {}
@@ -196,7 +196,7 @@ class CandidateEvaluation:
                 silent.append(labels[block])
                 # No reports: use the hedge if it has seen losses, else the mean of all rounds, which cannot
                 # be the model of another block.
-                hedged = state.bets is not None and state.bets.steps[block] > 0
+                hedged = state.hedge_state is not None and state.hedge_state.steps[block] > 0
                 pick = Candidate("hedged", "mean", block) if hedged else Candidate(kinds[0], "all", 0)
                 silent[-1] += " (the hedge's mean)" if hedged else " (the mean of all rounds)"
             elif self.evidence.foreign(block) is not None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from semicyclic.adapters.flower.server_state import ServerState
     from semicyclic.adapters.flower.strategy import PluralisticStrategy
 
-FORMAT = "semicyclic-federated-2"
+FORMAT = "semicyclic-federated-3"
 STATE, ROUNDS, LOCK = "state.json", "rounds.jsonl", ".lock"
 ARRAY_FILE = re.compile(r"(models|sums|blocks|nodes)-\d+\.safetensors")
 # Temporary files that an interrupted atomic write leaves behind.
@@ -83,7 +83,7 @@ class CheckpointDir:
             write_tensors(self.folder / file, contiguous, {"format": FORMAT})
             for key in arrays:
                 self.files[key.split("|")[0]] = file
-        for kind in strategy.learnt.last if this.began else ():
+        for kind in strategy.server.last if this.began else ():
             # Keep the last models from before the visit: candidates for `best` are evaluated as of then.
             last = f"last/{kind}/{this.block}"
             for by_piece in (self.files, self.weights):
@@ -105,7 +105,7 @@ class CheckpointDir:
             "trials": strategy.trials.to_json(),
             "known": [[arrays, shape] for arrays, shape in strategy.known.items()],
             "chain_rounds": {name: one.rounds for name, one in strategy.inside.items()},
-            "visit": None if strategy.learnt.frozen is None else strategy.learnt.frozen.place,
+            "visit": None if strategy.server.frozen is None else strategy.server.frozen.place,
             "block": this.block,
             "instant": this.instant,
             "rounds_bytes": self.length,
@@ -138,21 +138,21 @@ class CheckpointDir:
         moving = strategy.chains.moving(this.block)
         for _, name in moving:
             if name in this.moved or f"current/{name}" not in self.files:
-                for key, value in strategy.learnt.current[name].values.items():
+                for key, value in strategy.server.current[name].values.items():
                     models[f"current/{name}|{key}"] = value
         touched = {name for _, name in moving}
         for name, one in strategy.inside.items():
             if name in touched or f"inner/{name}" not in self.files:
                 for key, value in dump(one.strategy)[1].items():
                     sums[f"inner/{name}|{key}"] = value
-        if strategy.learnt.bets is not None:
-            for field, value in zip(HedgeState._fields[1:], strategy.learnt.bets[1:], strict=True):
-                sums[f"bets|{field}"] = value
-        for kind, averages in strategy.learnt.averages.items():
+        if strategy.server.hedge_state is not None:
+            for field, value in zip(HedgeState._fields[1:], strategy.server.hedge_state[1:], strict=True):
+                sums[f"hedge|{field}"] = value
+        for kind, averages in strategy.server.averages.items():
             self._add_mean(sums, f"open/{kind}", averages, averages.open)
             self.weights[f"open/{kind}"] = [averages.place, averages.open.weight]
         for kind, block in this.closed:
-            averages = strategy.learnt.averages[kind]
+            averages = strategy.server.averages[kind]
             total = averages.total[block]
             assert total is not None
             self._add_mean(blocks, f"total/{kind}/{block}", averages, total)
@@ -230,7 +230,7 @@ class CheckpointDir:
                 "that seed or another folder"
             )
         strategy.draws = strategy.trials.draws = state["draws"]
-        strategy.learnt.block = state["block"]
+        strategy.server.block = state["block"]
         strategy.ticks = state["tick"]
         strategy.trials.restore(state["trials"])
         strategy.known.update((arrays, _to_tuples(shape)) for arrays, shape in state["known"])
@@ -248,7 +248,7 @@ class CheckpointDir:
         self, strategy: "PluralisticStrategy", state: dict[str, Any], pieces: "_Pieces"
     ) -> None:
         """Restore models, inner strategies, hedge and means."""
-        names = strategy.learnt.layout.names
+        names = strategy.server.layout.names
 
         def model(piece: str, stored_as: str) -> ChainModel:
             stored = pieces.get(piece, stored_as)
@@ -257,15 +257,15 @@ class CheckpointDir:
 
         for name, one in strategy.inside.items():
             if f"current/{name}" in self.files:
-                strategy.learnt.current[name] = model(f"current/{name}", f"current/{name}")
+                strategy.server.current[name] = model(f"current/{name}", f"current/{name}")
             load(one.strategy, state["insides"][name], pieces.get(f"inner/{name}"))
             one.rounds = state["chain_rounds"][name]
-        if strategy.learnt.bets is not None and "bets" in self.files:
-            stored = pieces.get("bets")
-            strategy.learnt.bets = HedgeState(
-                strategy.learnt.bets.rule, *(stored[name] for name in HedgeState._fields[1:])
+        if strategy.server.hedge_state is not None and "hedge" in self.files:
+            stored = pieces.get("hedge")
+            strategy.server.hedge_state = HedgeState(
+                strategy.server.hedge_state.rule, *(stored[name] for name in HedgeState._fields[1:])
             )
-        for kind, averages in strategy.learnt.averages.items():
+        for kind, averages in strategy.server.averages.items():
             visit, weight = self.weights[f"open/{kind}"]
             averages.place = None if visit is None else (visit[0], visit[1])
             stored = pieces.get(f"open/{kind}")
@@ -283,7 +283,7 @@ class CheckpointDir:
                         part = ModelMean([stored[f"{number}|{name}"] for name in averaged], rounds)
                         kept = averages.store(block, 1 + number, part)
                         averages.recent[block].append(CycleMean(cycle, kept, 1 + number))
-        server = strategy.learnt
+        server = strategy.server
         for kind, lasts in server.last.items():
             for block in range(len(lasts)):
                 lasts[block] = self._load_last(server, model, f"last/{kind}/{block}")
@@ -343,15 +343,15 @@ class _Pieces:
 
 def settings(strategy: "PluralisticStrategy") -> dict[str, Any]:
     """Return the settings that a resumed run must share, as JSON values."""
-    layout = strategy.learnt.layout
+    layout = strategy.server.layout
     return {
         "schedule": strategy.schedule.to_json(),
         "chains": strategy.chains.name,
         "strategy": classes(strategy.inner),
-        "hedge": None if strategy.learnt.bets is None else int(strategy.learnt.bets.rule),
+        "hedge": None if strategy.server.hedge_state is None else int(strategy.server.hedge_state.rule),
         "clock": strategy.clock.to_json(),
-        "tail": strategy.learnt.tail,
-        "per_block": list(strategy.learnt.per_block),
+        "tail": strategy.server.tail,
+        "per_block": list(strategy.server.per_block),
         "arrays": [[name, list(shape), str(dtype)] for name, shape, dtype in zip(*layout, strict=True)],
     }
 

@@ -17,7 +17,7 @@ class ReadOuts:
     """Read-only methods of `PluralisticStrategy`: models and counts."""
 
     schedule: Schedule
-    learnt: ServerState
+    server: ServerState
     trials: CandidateEvaluation
     total: dict[str, Any]
 
@@ -39,7 +39,7 @@ class ReadOuts:
         ValueError
             If no round has changed the model.
         """
-        return self.trials.best(self.learnt)
+        return self.trials.best(self.server)
 
     def evaluation(self) -> list[dict[str, Any]]:
         """Return the scores of all measured candidates, by block, best first.
@@ -71,7 +71,7 @@ class ReadOuts:
         ValueError
             If the run has no such sequence, or no round has changed the model.
         """
-        return self.learnt.means(of)
+        return self.server.means(of)
 
     def tail(self, cycles: int = 1, *, of: str | None = None) -> BlockModels:
         """Return the mean of each block over its last cycles.
@@ -92,7 +92,7 @@ class ReadOuts:
         ValueError
             If `cycles` is out of range, the run has no such sequence, or no round has changed the model.
         """
-        return self.learnt.tails(cycles, of)
+        return self.server.tails(cycles, of)
 
     def last(self, *, of: str | None = None) -> BlockModels:
         """Return the model after the latest round of each block, as in the paper's experiment.
@@ -112,7 +112,7 @@ class ReadOuts:
         ValueError
             If the run has no such sequence, or no round was run.
         """
-        return self.learnt.lasts(of)
+        return self.server.lasts(of)
 
     def consensus(self) -> dict[str, Array]:
         """Return the mean over all rounds: one model for all blocks.
@@ -126,11 +126,11 @@ class ReadOuts:
         ValueError
             If no round has changed the model.
         """
-        return self.learnt.consensus()
+        return self.server.consensus()
 
     def main(self) -> ChainModel:
         """Return the current model of the shared chain, or else of the chain of the latest round's block."""
-        return self.learnt.main()
+        return self.server.main()
 
     def hedge_shares(self) -> Array:
         """Return the current hedge probabilities of the shared and the own chain of each block.
@@ -144,9 +144,9 @@ class ReadOuts:
         ValueError
             If the run has no hedge.
         """
-        if self.learnt.bets is None:
+        if self.server.hedge_state is None:
             raise ValueError("this run has no hedge: use chains=Chains.SPLIT or Chains.HEDGED")
-        return self.learnt.bets.share.copy()
+        return self.server.hedge_state.share.copy()
 
     @property
     def participation(self) -> Array:

@@ -63,7 +63,7 @@ def run_rounds(
         raise ValueError(f"num_rounds={rounds}: must be at least 1")
     if strategy.total:
         raise ValueError("this strategy has run already: create a new one for another run")
-    strategy.learnt.begin(initial)
+    strategy.server.begin(initial)
     strategy.driven = True
     _warn_of_state(strategy)
     board = _open_tensorboard(hooks.tensorboard)
@@ -223,7 +223,7 @@ def _run_round(
         strategy.selection.clients_per_round,
         min(timeout, strategy.selection.deadline_seconds or timeout),
     )
-    before = strategy.learnt.frozen
+    before = strategy.server.frozen
     messages = strategy.configure_train(number, strategy.main().record, config, grid)
     this = strategy.this_round()
     if wanted is not None and strategy.chains is Chains.SPLIT:
@@ -252,7 +252,7 @@ def _run_round(
         hooks.evaluate_models is not None
         and (new_cycle or last)
         and this.counts
-        and strategy.learnt.has_means
+        and strategy.server.has_means
     ):
         evaluated = hooks.evaluate_models(number, strategy.best())
         if evaluated is not None:

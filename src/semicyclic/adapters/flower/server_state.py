@@ -45,7 +45,7 @@ class ServerState:
 
     current: model of each chain. last: by kind, the model after each block's latest round.
     averages: by kind, the means of the models before each update. block: block of the latest round.
-    bets: state of the hedge, if any. frozen: models at the start of the open visit.
+    hedge_state: state of the hedge, if any. frozen: models at the start of the open visit.
     per_block: patterns of array names with a separate mean per block; the other arrays, the body, have one
         mean over all rounds. Without patterns all arrays are per block.
     """
@@ -55,12 +55,12 @@ class ServerState:
         schedule: Schedule,
         chains: Chains,
         tail: int,
-        bets: HedgeState | None,
+        hedge_state: HedgeState | None,
         *,
         per_block: Sequence[str] = (),
         storage: Storage | None = None,
     ) -> None:
-        self.schedule, self.chains, self.tail, self.bets = schedule, chains, tail, bets
+        self.schedule, self.chains, self.tail, self.hedge_state = schedule, chains, tail, hedge_state
         self.per_block, self.storage = tuple(per_block), storage
         self.block = 0
         self._layout: ArraySpec | None = None
@@ -154,14 +154,14 @@ class ServerState:
             self.averages[kind].record([(1.0, self.current[name].values)])
             if kind == "shared" and BODY in self.averages:
                 self.averages[BODY].record([(1.0, self.current[name].values)])
-        if self.bets is not None and (self.chains is Chains.SPLIT or len(moving) == 2):
+        if self.hedge_state is not None and (self.chains is Chains.SPLIT or len(moving) == 2):
             share = np.array([1.0, 0.0])
             if own in moved or self.has_own(block):
-                in_play(self.bets, block, -1.0, share)
+                in_play(self.hedge_state, block, -1.0, share)
             models = zip(share.tolist(), (self.current[SHARED].values, self.current[own].values), strict=True)
             self.averages["hedged"].record(models)
             if losses is not None:
-                learn_losses(self.bets, block, losses)
+                learn_losses(self.hedge_state, block, losses)
         if SHARED in self.current:
             self.before = self.current[SHARED].values
         for kind, name in moving:
@@ -311,9 +311,9 @@ class ServerState:
         if kind != "hedged":
             return self.last[kind][block]
         shared, own = self.last["shared"][block], self.last["own"][block]
-        if shared is None or own is None or self.bets is None:
+        if shared is None or own is None or self.hedge_state is None:
             return own if shared is None else shared
-        share, layout = self.bets.share[block], self.averages["hedged"].layout
+        share, layout = self.hedge_state.share[block], self.averages["hedged"].layout
         return layout.cast(share[0] * shared[name] + share[1] * own[name] for name in layout.names)
 
     def _averages(self, of: str | None) -> BlockAverages:

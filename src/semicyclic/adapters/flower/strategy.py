@@ -140,8 +140,8 @@ class PluralisticStrategy(ReadOuts, Strategy):
             chains = Chains.SHARED
             inside = {SHARED: InnerStrategy(inner, SHARED, seed)}
         self.chains, self.inside = chains, inside
-        bets = initial_hedge(hedge, schedule.blocks) if chains.is_hedged else None
-        self.learnt = ServerState(schedule, chains, tail, bets, per_block=per_block, storage=storage)
+        hedge_state = initial_hedge(hedge, schedule.blocks) if chains.is_hedged else None
+        self.server = ServerState(schedule, chains, tail, hedge_state, per_block=per_block, storage=storage)
         self.trials = CandidateEvaluation(schedule, evaluators, (evaluation_loss, weight), self.draws)
         # Number of clock reads, including rounds without participants.
         self.ticks = 0
@@ -177,15 +177,15 @@ class PluralisticStrategy(ReadOuts, Strategy):
         instant = self.clock.now(self.ticks)
         located = self.schedule.place(np.array([instant]))
         cycle, block = int(located.cycle[0]), int(located.block[0])
-        self.learnt.begin(arrays)
-        self.learnt.block = block
+        self.server.begin(arrays)
+        self.server.block = block
         nodes, rejected = self._select_nodes(grid, instant, block, self.ticks)
         self._round = Round(server_round, self.ticks, cycle, block, instant, nodes=nodes)
         self._reject(rejected)
         messages = []
         for name, chain_nodes in self._assign_nodes(block, nodes).items():
             settings = ConfigRecord({**config, "cycle": cycle, "block": block})
-            sent = self.learnt.current[name].record
+            sent = self.server.current[name].record
             try:
                 messages += self.inside[name].configure_train(
                     server_round, sent, settings, SubsetGrid(grid, chain_nodes)
@@ -194,7 +194,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
                 self._round.note = str(few)
                 log(WARNING, "round %d: %s", server_round, few)
                 return []
-        self._round.in_force = {name: self.learnt.current[name] for _, name in self.chains.moving(block)}
+        self._round.in_force = {name: self.server.current[name] for _, name in self.chains.moving(block)}
         asked = {message.metadata.dst_node_id for message in messages}
         self._round.asked = len(asked)
         self.directory.record_participation(sorted(asked), instant, self.selection.min_interval)
@@ -208,9 +208,9 @@ class PluralisticStrategy(ReadOuts, Strategy):
         if not self.trials.reports(block):
             return {SHARED: nodes}
         own = str(block)
-        if not self.learnt.has_own(block):
+        if not self.server.has_own(block):
             # A block's own chain starts from the shared model.
-            self.learnt.current[own] = self.learnt.current[SHARED]
+            self.server.current[own] = self.server.current[SHARED]
         rng = np.random.default_rng([self.draws, self.ticks, 1])
         if len(nodes) < 2 * min_nodes(self.inside[SHARED].strategy):
             # Too few nodes to split: train one of the two chains, chosen at random.
@@ -244,9 +244,9 @@ class PluralisticStrategy(ReadOuts, Strategy):
         losses = None
         if self.chains is Chains.HEDGED:
             losses = chain_losses(used[SHARED], used[names[1]], self.loss, self.weight)
-        before = self.learnt.frozen
-        this.closed = self.learnt.step((this.cycle, this.block), moved, losses)
-        this.began = self.learnt.frozen is not before
+        before = self.server.frozen
+        this.closed = self.server.step((this.cycle, this.block), moved, losses)
+        this.began = self.server.frozen is not before
         this.moved = tuple(name for name in names if name in moved)
         return (moved[names[0]].record if names[0] in moved else None), metrics
 
@@ -258,12 +258,12 @@ class PluralisticStrategy(ReadOuts, Strategy):
         if this is None or not this.nodes:
             return []
         _, name = self.chains.moving(this.block)[0]
-        sent = arrays if name == SHARED else self.learnt.current[name].record
-        mean = self.learnt.mean_of(this.block) if self.evaluate_means else None
+        sent = arrays if name == SHARED else self.server.current[name].record
+        mean = self.server.mean_of(this.block) if self.evaluate_means else None
         if mean is not None:
             sent = record(mean)
         settings = ConfigRecord({**config, "cycle": this.cycle, "block": this.block})
-        messages = self.trials.messages(this, self.learnt, config, keys_of(self.inner))
+        messages = self.trials.messages(this, self.server, config, keys_of(self.inner))
         try:
             subset = SubsetGrid(grid, this.nodes)
             return messages + self.inside[name].configure_evaluate(server_round, sent, settings, subset)
@@ -285,7 +285,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
             (candidates if is_trial(reply) else ordinary).append(reply)
         if candidates:
             good, rejected = self._validator().check_evaluation(candidates)
-            if self.trials.learn(this, self.learnt, (good, rejected), self.directory.name):
+            if self.trials.learn(this, self.server, (good, rejected), self.directory.name):
                 self._reject(rejected)
         good, rejected = self._validator().check_evaluation(ordinary)
         self._reject(rejected)
@@ -376,7 +376,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
         self, name: str, this: Round, good: Sequence[Message]
     ) -> tuple[ChainModel | None, MetricRecord | None]:
         try:
-            return self.inside[name].advance(this.number, good, self.learnt.layout)
+            return self.inside[name].advance(this.number, good, self.server.layout)
         except StrategyFailed as failure:
             this.note = str(failure)
             log(ERROR, "round %d made no step: %s", this.number, this.note)
@@ -385,7 +385,7 @@ class PluralisticStrategy(ReadOuts, Strategy):
     def _validator(self) -> ReplyValidator:
         loss = self.loss if self.chains is Chains.HEDGED else None
         limits = self.weight, self.most_examples, self.largest
-        return ReplyValidator(self.learnt.layout, *limits, loss, self.known, keys_of(self.inner).arrays)
+        return ReplyValidator(self.server.layout, *limits, loss, self.known, keys_of(self.inner).arrays)
 
     def _reject(self, rejected: Iterable[RejectedReply]) -> None:
         assert self._round is not None

@@ -12,7 +12,7 @@ from semicyclic.adapters.sklearn.row_order import order_of
 from semicyclic.adapters.sklearn.row_times import BlockLocator, RowBlocks, calendar_of, check_known
 from semicyclic.auto.buffer import targets
 from semicyclic.auto.calendar import calendar_of as times_of
-from semicyclic.auto.candidates import form_of
+from semicyclic.auto.candidates import candidate_set_of
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.method import train
 from semicyclic.method.batches import empty_batches, pack
@@ -111,8 +111,8 @@ def _sort_by_time(rows: Rows, ticks: Array | None) -> tuple[Rows, Array | None]:
 
 def _new_portfolio(how: FitSettings, given: FitRows, calendar: BlockLocator, rows: Rows) -> Portfolio:
     """Return untrained candidates."""
-    form = form_of(times_of(calendar.schedule, weekly=False), intercept=how.fit_intercept)
-    return Portfolio(form, given.loss, rows.width, intercept=how.fit_intercept, apart=True)
+    form = candidate_set_of(times_of(calendar.schedule, weekly=False), intercept=how.fit_intercept)
+    return Portfolio(form, given.loss, rows.width, intercept=how.fit_intercept, blocks_recur=True)
 
 
 def _add_rows(portfolio: Portfolio, loss: Loss, arrived: tuple[Rows, Array | None]) -> Portfolio:
@@ -120,13 +120,13 @@ def _add_rows(portfolio: Portfolio, loss: Loss, arrived: tuple[Rows, Array | Non
     rows, ticks = arrived
     count = portfolio.rows + np.arange(len(rows))
     clock = count if ticks is None else ticks
-    if ticks is None and portfolio.form.calendar.blocks > 1 and rows.cycle is None:
+    if ticks is None and portfolio.candidate_set.calendar.blocks > 1 and rows.cycle is None:
         # A cycle ends where the block number decreases, not where a call ends.
-        cycle, block = rows.place(portfolio.form.calendar.schedule)
+        cycle, block = rows.place(portfolio.candidate_set.calendar.schedule)
         if portfolio.rows:
             cycle = cycle + portfolio.last[0] + int(block[0] < portfolio.block)
         rows = rows.with_blocks(block, cycle)
-    if ticks is None and portfolio.form.calendar.blocks == 1:
+    if ticks is None and portfolio.candidate_set.calendar.blocks == 1:
         # Without times or blocks, a cycle is a fixed number of rows; candidates are evaluated at its end.
         rows = rows.with_blocks(np.zeros(len(rows), np.int64), count // ROWS_PER_CYCLE)
     for _ in portfolio.add(rows, clock, None, targets(rows.labels, loss)):

@@ -165,8 +165,8 @@ def step_kinds(
 def close_visit(tables: Any, state: CandidateState, outputs: Any) -> Any:
     """Close the open visit: add its mean iterate to the read-outs of its groups."""
     active, share, of, group = tables.active, tables.share, tables.of, tables.group
-    fine, cycle, mass = state.open[0], state.open[1], state.mass[0]
-    vectors, lag, total_weight, seen = state.vectors, state.lag, state.held, state.seen
+    fine, cycle, mass = state.position[0], state.position[1], state.mass[0]
+    vectors, lag, total_weight, seen = state.vectors, state.lag, state.total_weight, state.seen
     width = vectors.shape[1]
     end = np.empty(LANES, np.float32)
     part = np.empty(5, np.float32)
@@ -209,7 +209,7 @@ def close_visit(tables: Any, state: CandidateState, outputs: Any) -> Any:
                     frozen[j, c, LAST, q] = end[q]
                     fresh[j, c, q] += part[FRESH] * (mean - fresh[j, c, q])
     lag[:] = np.float32(0.0)
-    state.open[0] = -1
+    state.position[0] = -1
     state.mass[0] = 0.0
 
 
@@ -221,13 +221,13 @@ def learn_row(
     code, level, outputs = plan
     live, slope, value, repeated = work
     fine = window.fine[row]
-    if state.open[0] >= 0 and (state.open[0] != fine or state.open[1] != window.cycle[row]):
+    if state.position[0] >= 0 and (state.position[0] != fine or state.position[1] != window.cycle[row]):
         close_visit(tables, state, outputs)
     weight = window.weight[row]
-    state.open[2] += 1
+    state.position[2] += 1
     if weight == 0.0:
         return
-    state.open[0], state.open[1] = fine, window.cycle[row]
+    state.position[0], state.position[1] = fine, window.cycle[row]
     state.mass[0] += weight
     state.mass[1] += 1.0
     state.mass[2] += (window.norm[row] - state.mass[2]) / state.mass[1]
@@ -290,25 +290,25 @@ def walk(
     live = work[0]
     trained, ready = span[0], -1
     for row in range(span[1], len(window.known)):
-        if window.frozen_at[row] != state.open[3]:
+        if window.frozen_at[row] != state.position[3]:
             while trained < window.known_frozen[row]:
                 learn_row(tables, plan, state, window, trained, trained == ready, work)
                 trained += 1
-            if state.open[0] >= 0:
+            if state.position[0] >= 0:
                 close_visit(tables, state, outputs)
             state.early[:] = state.vectors
             early[:] = state.frozen[: len(early)]
             early_seen[:] = state.seen[: len(early)]
-            state.open[3] = window.frozen_at[row]
+            state.position[3] = window.frozen_at[row]
         while trained < window.known[row]:
             learn_row(tables, plan, state, window, trained, trained == ready, work)
             trained += 1
         fine = window.fine[row]
-        if fine != state.open[4] or window.cycle[row] != state.open[5]:
+        if fine != state.position[4] or window.cycle[row] != state.position[5]:
             # Read-outs are updated when a visit begins. A visit may be closed at any time.
-            if state.open[0] >= 0:
+            if state.position[0] >= 0:
                 close_visit(tables, state, outputs)
-            state.open[4], state.open[5] = fine, window.cycle[row]
+            state.position[4], state.position[5] = fine, window.cycle[row]
         to = place[row - span[1]]
         if to < 0:
             continue
@@ -334,5 +334,5 @@ def learn_rest(
     """Train on all remaining rows at the end of the stream."""
     for row in range(first, len(window.known)):
         learn_row(tables, plan, state, window, row, False, work)
-    if state.open[0] >= 0:
+    if state.position[0] >= 0:
         close_visit(tables, state, plan[2])

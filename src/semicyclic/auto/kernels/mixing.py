@@ -47,34 +47,36 @@ assert STRATEGIES == LANES
 class MixingState(NamedTuple):
     """Losses of the K candidates so far, and the resulting mixture weights.
 
-    whole: [stream strategies, K] decayed sums of losses, relative to the mixture's, over the entire stream.
-    own: [slots, slot strategies, K] the same over each slot. top: [strategies] the same of the strategies.
+    stream_losses: [stream strategies, K] decayed sums of losses over the entire stream, relative to those of
+        the mixture. slot_losses: [slots, slot strategies, K] the same within each slot.
+    strategy_losses: [strategies] decayed sums of the losses of the strategies, also relative.
     rows: [slots] number of rows recorded, each counted as many times as it represents rows.
-    gauge: [4] the same in all slots; decayed mean loss of the mixture, and its total weight; largest absolute
+    totals: [4] rows in all slots; decayed mean loss of the mixture, and its total weight; largest absolute
         target so far.
     weights: [K, strategies] current weights of candidates. shares: [strategies] those of strategies.
     loss: [slots, K + 1] weighted sums of losses, with the mixture last. weight: [slots] weight of these rows.
-    lost: [blocks, 3] of the mixture, by block of the schedule: weighted rows, losses and squared losses.
-    early_whole, early_own, early_top, early_mean: `whole`, `own`, `top` and the mean loss at the last freeze
-        time, in the walk-forward protocol; empty in the progressive one.
-    place: [4] slot and visit for which weights were computed, rows since then, last freeze time.
+    block_losses: [blocks, 3] of the mixture, by block of the schedule: sums of weights, of weighted losses
+        and of weighted squared losses.
+    early_*: `stream_losses`, `slot_losses`, `strategy_losses` and the mean loss at the last freeze time, in
+        the walk-forward protocol; empty in the progressive one.
+    position: [4] slot and visit for which weights were computed, rows since then, last freeze time.
     """
 
-    whole: Array
-    own: Array
-    top: Array
+    stream_losses: Array
+    slot_losses: Array
+    strategy_losses: Array
     rows: Array
-    gauge: Array
+    totals: Array
     weights: Array
     shares: Array
     loss: Array
     weight: Array
-    lost: Array
-    early_whole: Array
-    early_own: Array
-    early_top: Array
+    block_losses: Array
+    early_stream_losses: Array
+    early_slot_losses: Array
+    early_strategy_losses: Array
     early_mean: Array
-    place: Array
+    position: Array
 
 
 class MixingRows(NamedTuple):
@@ -84,7 +86,7 @@ class MixingRows(NamedTuple):
     frozen_at: freeze time, that is when the models that predict the row in the walk-forward protocol were
         last updated. Both times in microseconds.
     target, weight: encoded label and weight.
-    stands: number of stream rows that a scored row represents, more than 1 if rows are subsampled.
+    represents: number of stream rows that a scored row represents, more than 1 if rows are subsampled.
     """
 
     slot: Array
@@ -94,7 +96,7 @@ class MixingRows(NamedTuple):
     target: Array
     weight: Array
     block: Array
-    stands: Array
+    represents: Array
 
 
 def new_mixing_state(slots: int, blocks: int, candidates: int, *, walk_forward: bool) -> MixingState:
@@ -148,17 +150,22 @@ def weigh(sums: Any, rate: Any, spare: Any, out: Any) -> Any:
 @jit
 def weigh_all(state: MixingState, slot: Any, code: Any) -> Any:
     """Recompute the current weights for a slot."""
-    walk_forward = len(state.early_top) > 0
-    scale = unit(code, state.early_mean[0] if walk_forward else state.gauge[1])
+    walk_forward = len(state.early_strategy_losses) > 0
+    scale = unit(code, state.early_mean[0] if walk_forward else state.totals[1])
     spare = np.empty(len(state.weights), np.float32)
-    stream_sums = state.early_whole if walk_forward else state.whole
-    slot_sums = state.early_own if walk_forward else state.own
+    stream_sums = state.early_stream_losses if walk_forward else state.stream_losses
+    slot_sums = state.early_slot_losses if walk_forward else state.slot_losses
     for s in range(len(STRATEGY_TABLE)):
         sums = stream_sums[s] if s < len(stream_sums) else slot_sums[slot, s - len(stream_sums)]
         weigh(sums, STRATEGY_TABLE[s, 2] / scale, spare, state.weights[:, s])
-    weigh(state.early_top if walk_forward else state.top, META_STRATEGY[2] / scale, spare, state.shares)
-    state.place[0] = slot
-    state.place[2] = 0
+    weigh(
+        state.early_strategy_losses if walk_forward else state.strategy_losses,
+        META_STRATEGY[2] / scale,
+        spare,
+        state.shares,
+    )
+    state.position[0] = slot
+    state.position[2] = 0
 
 
 @jit
@@ -188,25 +195,25 @@ def add_losses(
     represents: number of rows that this one represents. The sums hold differences to the mixture's loss, so
     single precision suffices however long the stream is.
     """
-    stream_sums, slot_sums = state.whole, state.own
+    stream_sums, slot_sums = state.stream_losses, state.slot_losses
     times = weight * np.float32(represents)
     for s in range(len(stream_sums)):
         half_life, share = STRATEGY_TABLE[s, 0], STRATEGY_TABLE[s, 1]
-        keep = np.float32(fading_factor(half_life, share, state.gauge[0], represents))
+        keep = np.float32(fading_factor(half_life, share, state.totals[0], represents))
         fade_and_add(stream_sums[s], keep, times, value, mixed)
     for s in range(slot_sums.shape[1]):
         strategy = len(stream_sums) + s
         half_life, share = STRATEGY_TABLE[strategy, 0], STRATEGY_TABLE[strategy, 1]
         keep = np.float32(fading_factor(half_life, share, state.rows[slot], represents))
         fade_and_add(slot_sums[slot, s], keep, times, value, mixed)
-    keep = np.float32(fading_factor(META_STRATEGY[0], META_STRATEGY[1], state.gauge[0], represents))
-    fade_and_add(state.top, keep, times, strategy_value, mixed)
-    state.gauge[0] += represents
+    keep = np.float32(fading_factor(META_STRATEGY[0], META_STRATEGY[1], state.totals[0], represents))
+    fade_and_add(state.strategy_losses, keep, times, strategy_value, mixed)
+    state.totals[0] += represents
     state.rows[slot] += represents
-    state.gauge[2] = keep * state.gauge[2] + times
-    if state.gauge[2] > 0.0:
-        state.gauge[1] += times / state.gauge[2] * (mixed - state.gauge[1])
-    state.place[2] += 1
+    state.totals[2] = keep * state.totals[2] + times
+    if state.totals[2] > 0.0:
+        state.totals[1] += times / state.totals[2] * (mixed - state.totals[1])
+    state.position[2] += 1
     count = len(value)
     for k in range(count):
         state.loss[slot, k] += weight * value[k]
@@ -257,30 +264,30 @@ def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scor
     code, _, outputs = plan
     slot, visit, _, frozen_at, target, weight, block, represents = rows
     score, strategy_score, auto = scores
-    walk_forward = len(state.early_top) > 0
+    walk_forward = len(state.early_strategy_losses) > 0
     count = len(state.weights)
     numbers = np.arange(count).astype(np.uint32)
     spare = np.empty(count, np.float32), np.empty(STRATEGIES, np.float32)
     known_now, known_frozen = known
     recorded = span[0]
     for row in range(span[1], len(slot)):
-        if walk_forward and frozen_at[row] != state.place[3]:
+        if walk_forward and frozen_at[row] != state.position[3]:
             while recorded < known_frozen[row]:
                 record_losses(state, plan, (slot, target, weight, block, represents), scores, recorded, work)
                 recorded += 1
-            state.early_whole[:] = state.whole
-            state.early_own[:] = state.own
-            state.early_top[:] = state.top
-            state.early_mean[0] = state.gauge[1]
-            state.place[3] = frozen_at[row]
+            state.early_stream_losses[:] = state.stream_losses
+            state.early_slot_losses[:] = state.slot_losses
+            state.early_strategy_losses[:] = state.strategy_losses
+            state.early_mean[0] = state.totals[1]
+            state.position[3] = frozen_at[row]
         while recorded < known_now[row]:
             record_losses(state, plan, (slot, target, weight, block, represents), scores, recorded, work)
             recorded += 1
-        outdated = not walk_forward and state.place[2] >= REWEIGHT_EVERY_ROWS
-        if visit[row] != state.place[1] or slot[row] != state.place[0] or outdated:
+        outdated = not walk_forward and state.position[2] >= REWEIGHT_EVERY_ROWS
+        if visit[row] != state.position[1] or slot[row] != state.position[0] or outdated:
             weigh_all(state, slot[row], code)
-            state.place[1] = visit[row]
-        zero_invalid_scores(score[row], state.gauge[3])
+            state.position[1] = visit[row]
+        zero_invalid_scores(score[row], state.totals[3])
         mix(state, score[row], outputs, numbers, spare, strategy_score[row], auto[row])
     return recorded
 
@@ -295,7 +302,7 @@ def record_losses(state: MixingState, plan: Any, rows: Any, scores: Any, row: An
     if weight[row] == 0.0:
         return
     count = score.shape[1] // outputs
-    state.gauge[3] = max(state.gauge[3], abs(target[row]))
+    state.totals[3] = max(state.totals[3], abs(target[row]))
     losses(code, level, outputs, score[row], target[row], slope, value, repeated)
     losses(code, level, outputs, strategy_score[row], target[row], slope, strategy_value, repeated)
     losses(code, level, outputs, auto[row], target[row], slope, auto_value, repeated)
@@ -309,9 +316,9 @@ def record_losses(state: MixingState, plan: Any, rows: Any, scores: Any, row: An
         represents[row],
     )
     mixture_loss = np.float64(auto_value[0])
-    state.lost[block[row], 0] += weight[row]
-    state.lost[block[row], 1] += weight[row] * mixture_loss
-    state.lost[block[row], 2] += weight[row] * mixture_loss * mixture_loss
+    state.block_losses[block[row], 0] += weight[row]
+    state.block_losses[block[row], 1] += weight[row] * mixture_loss
+    state.block_losses[block[row], 2] += weight[row] * mixture_loss * mixture_loss
 
 
 @jit
@@ -325,13 +332,17 @@ def record_remaining(state: MixingState, plan: Any, rows: Any, first: Any, score
 @jit
 def weights_in(state: MixingState, slot: Any, code: Any, out: Any) -> Any:
     """Set out[k] to the weight of candidate k in a slot, from all losses recorded so far."""
-    scale = unit(code, state.gauge[1])
+    scale = unit(code, state.totals[1])
     spare, weights = np.empty(len(out), np.float32), np.empty(len(out), np.float32)
     shares, spare_shares = np.empty(STRATEGIES, np.float32), np.empty(STRATEGIES, np.float32)
-    weigh(state.top, META_STRATEGY[2] / scale, spare_shares, shares)
+    weigh(state.strategy_losses, META_STRATEGY[2] / scale, spare_shares, shares)
     out[:] = 0.0
     for s in range(STRATEGIES):
-        sums = state.whole[s] if s < len(state.whole) else state.own[slot, s - len(state.whole)]
+        sums = (
+            state.stream_losses[s]
+            if s < len(state.stream_losses)
+            else state.slot_losses[slot, s - len(state.stream_losses)]
+        )
         weigh(sums, STRATEGY_TABLE[s, 2] / scale, spare, weights)
         for k in range(len(out)):
             out[k] += shares[s] * weights[k]

@@ -30,8 +30,8 @@ server = ServerApp()
 
 def _fleet_and_device(context: Context) -> tuple[Fleet, int]:
     """Return the fleet this node belongs to, and the number of its device."""
-    world = make_fleet(FleetSettings.from_config(context.run_config))
-    return world, int(context.node_config["partition-id"]) % world.population.devices
+    fleet = make_fleet(FleetSettings.from_config(context.run_config))
+    return fleet, int(context.node_config["partition-id"]) % fleet.population.devices
 
 
 def _round_number(message: Message) -> int:
@@ -50,8 +50,8 @@ def _weights(message: Message) -> Array:
 @client.train()
 def train(message: Message, context: Context) -> Message:
     """Train the received weights on the device's rows."""
-    world, device = _fleet_and_device(context)
-    settings, population = world.settings, world.population
+    fleet, device = _fleet_and_device(context)
+    settings, population = fleet.settings, fleet.population
     weights = _weights(message)
     number = _round_number(message)
     begin, end = int(population.first[device]), int(population.first[device + 1])
@@ -73,8 +73,8 @@ def train(message: Message, context: Context) -> Message:
 @client.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Evaluate the received weights on the device's validation rows."""
-    world, device = _fleet_and_device(context)
-    population = world.population
+    fleet, device = _fleet_and_device(context)
+    population = fleet.population
     weights = _weights(message)
     begin, end = np.searchsorted(population.test_device, (device, device + 1))
     if begin == end:
@@ -92,10 +92,10 @@ def evaluate(message: Message, context: Context) -> Message:
 @client.query()
 def query(message: Message, context: Context) -> Message:
     """Report the device's availability by block, its time zone and its number."""
-    world, device = _fleet_and_device(context)
+    fleet, device = _fleet_and_device(context)
     answer = {
-        "profile": world.profiles[device].tolist(),
-        "zone": world.population.zone[device],
+        "profile": fleet.profiles[device].tolist(),
+        "zone": fleet.population.zone[device],
         "device": device,
     }
     return Message(RecordDict({"availability": ConfigRecord(answer)}), reply_to=message)
@@ -105,18 +105,18 @@ def query(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     """Train the fleet; write the models and the counts of replies to the folder `out`."""
     settings = FleetSettings.from_config(context.run_config)
-    world = make_fleet(settings)
+    fleet = make_fleet(settings)
     chains = Chains[str(context.run_config.get("chains", "split")).upper()]
     out = Path(str(context.run_config.get("out", "fleet")))
-    rounds = int(context.run_config.get("rounds", world.rounds))
-    strategy = strategy_of(world, chains=chains, ask=True)
-    run(strategy, grid, world, rounds, checkpoint=out)
+    rounds = int(context.run_config.get("rounds", fleet.rounds))
+    strategy = strategy_of(fleet, chains=chains, ask=True)
+    run(strategy, grid, fleet, rounds, checkpoint=out)
     write_text(out / "lost.json", json.dumps(strategy.reply_counts()))
     strategy.best().save(out / "models.safetensors")
 
 
 def strategy_of(
-    world: Fleet,
+    fleet: Fleet,
     *,
     chains: Chains = Chains.SHARED,
     evaluators: int | None = None,
@@ -129,15 +129,15 @@ def strategy_of(
     evaluators: devices per round that evaluate candidate models; None for the strategy's default.
     ask: select devices by the availability they report; otherwise among the connected ones.
     inner: strategy to wrap instead of FedAvg.
-    clock: clock of the rounds; by default `clock_of(world)`.
+    clock: clock of the rounds; by default `clock_of(fleet)`.
     """
-    settings = world.settings
+    settings = fleet.settings
     # All selected devices take part: `Selection` decides how many, so FedAvg has no minimum.
     base = FedAvg(fraction_evaluate=0.0, min_train_nodes=1, min_available_nodes=1)
     return PluralisticStrategy(
         base if inner is None else inner,
-        world.population.schedule,
-        clock_of(world) if clock is None else clock,
+        fleet.population.schedule,
+        clock_of(fleet) if clock is None else clock,
         chains=chains,
         evaluators=evaluators,
         selection=Selection(
@@ -151,33 +151,33 @@ def strategy_of(
     )
 
 
-def clock_of(world: Fleet) -> BlockClock:
+def clock_of(fleet: Fleet) -> BlockClock:
     """Return a clock with the same number of rounds in every block."""
-    return BlockClock(world.population.schedule, FIRST_DAY, world.settings.rounds_per_block)
+    return BlockClock(fleet.population.schedule, FIRST_DAY, fleet.settings.rounds_per_block)
 
 
-def fleet_grid(world: Fleet, clock: BlockClock, *, uniform: bool = False) -> InProcessGrid:
+def fleet_grid(fleet: Fleet, clock: BlockClock, *, uniform: bool = False) -> InProcessGrid:
     """Return the fleet in this process, where devices are online by the clock; with `uniform`, always."""
-    settings = world.settings
+    settings = fleet.settings
 
     def online() -> Any:
-        return world.availability.online(clock.instant, settings.seed)
+        return fleet.availability.online(clock.instant, settings.seed)
 
     def arrival(device: int, message: Message) -> float | None:
         if "query" in message.metadata.message_type:
             return 0.0
-        return world.arrival(device, _round_number(message))
+        return fleet.arrival(device, _round_number(message))
 
     online_now = None if uniform else online
     return InProcessGrid(
-        client, world.population.devices, online=online_now, arrival=arrival, config=settings.config()
+        client, fleet.population.devices, online=online_now, arrival=arrival, config=settings.config()
     )
 
 
 def run(
     strategy: PluralisticStrategy,
     grid: Grid,
-    world: Fleet,
+    fleet: Fleet,
     rounds: int,
     *,
     checkpoint: Path | None = None,
@@ -185,12 +185,12 @@ def run(
     on_round: Callable[[Any], None] | None = None,
 ) -> Result:
     """Run all rounds, starting from zero weights."""
-    initial = record({WEIGHTS: np.zeros(world.width)})
+    initial = record({WEIGHTS: np.zeros(fleet.width)})
     return strategy.start(
         grid,
         initial,
         rounds,
-        timeout=world.settings.deadline,
+        timeout=fleet.settings.deadline,
         evaluate_fn=measure,
         checkpoint=checkpoint,
         on_round=on_round,

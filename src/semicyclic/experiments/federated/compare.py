@@ -70,27 +70,41 @@ class FleetOutcome(NamedTuple):
     models: BlockModels
 
 
-def run_repetition(settings: FleetSettings, out: Path | None, tell: ReportProgress) -> FleetOutcome:
+def run_repetition(
+    settings: FleetSettings, out: Path | None, report_progress: ReportProgress
+) -> FleetOutcome:
     """Run one repetition; resume it if `out` has checkpoints of it."""
-    world = make_fleet(settings)
-    test, validation = HeldOutRows.of(world), HeldOutRows.of(world, validation=True)
-    clock = clock_of(world)
+    fleet = make_fleet(settings)
+    test, validation = HeldOutRows.of(fleet), HeldOutRows.of(fleet, validation=True)
+    clock = clock_of(fleet)
     # Most approaches are read-outs of this run, which trains shared and separate chains.
-    both = strategy_of(world, chains=Chains.HEDGED, clock=clock, evaluators=0)
-    days = _Days(world, test, both)
+    both = strategy_of(fleet, chains=Chains.HEDGED, clock=clock, evaluators=0)
+    days = _Days(fleet, test, both)
     result = _run(
-        world, both, clock, _under(out, "cyclic"), days.measure, lambda done: tell(0.5 * done, "cyclic")
+        fleet,
+        both,
+        clock,
+        _under(out, "cyclic"),
+        days.measure,
+        lambda done: report_progress(0.5 * done, "cyclic"),
     )
-    split = strategy_of(world, chains=Chains.SPLIT, clock=clock)
-    _run(world, split, clock, _under(out, "split"), None, lambda done: tell(0.5 + 0.3 * done, "default"))
-    ideal = strategy_of(world, clock=clock, evaluators=0)
+    split = strategy_of(fleet, chains=Chains.SPLIT, clock=clock)
     _run(
-        world,
+        fleet,
+        split,
+        clock,
+        _under(out, "split"),
+        None,
+        lambda done: report_progress(0.5 + 0.3 * done, "default"),
+    )
+    ideal = strategy_of(fleet, clock=clock, evaluators=0)
+    _run(
+        fleet,
         ideal,
         clock,
         _under(out, "uniform"),
         None,
-        lambda done: tell(0.8 + 0.2 * done, "always available"),
+        lambda done: report_progress(0.8 + 0.2 * done, "always available"),
         uniform=True,
     )
     for strategy in (both, split, ideal):
@@ -136,9 +150,9 @@ class _Days:
 
     KEYS = ("fedavg_last", "fedavg_average", "pluralistic", "separate", "hedged")
 
-    def __init__(self, world: Fleet, rows: HeldOutRows, strategy: PluralisticStrategy) -> None:
+    def __init__(self, fleet: Fleet, rows: HeldOutRows, strategy: PluralisticStrategy) -> None:
         self.yard, self.strategy = rows, strategy
-        self.length = world.population.schedule.blocks * world.settings.rounds_per_block
+        self.length = fleet.population.schedule.blocks * fleet.settings.rounds_per_block
 
     def measure(self, number: int, arrays: ArrayRecord) -> MetricRecord | None:  # noqa: ARG002
         """Return the accuracies after the last round of a day; None after other rounds."""
@@ -160,26 +174,26 @@ class _Days:
 
 
 def _run(
-    world: Fleet,
+    fleet: Fleet,
     strategy: PluralisticStrategy,
     clock: BlockClock,
     checkpoint: Path | None,
     measure: Callable[[int, ArrayRecord], MetricRecord | None] | None,
-    tell: Callable[[float], None],
+    report_progress: Callable[[float], None],
     *,
     uniform: bool = False,
 ) -> Result:
     """Run all rounds of a strategy on the fleet; raise `NoReplies` if rounds stay without participants."""
-    grid = fleet_grid(world, clock, uniform=uniform)
+    grid = fleet_grid(fleet, clock, uniform=uniform)
     try:
         return run(
             strategy,
             grid,
-            world,
-            world.rounds,
+            fleet,
+            fleet.rounds,
             checkpoint=checkpoint,
             measure=measure,
-            on_round=lambda this: tell(this.number / world.rounds),
+            on_round=lambda this: report_progress(this.number / fleet.rounds),
         )
     except TimeoutError:
         raise NoReplies from None
@@ -191,7 +205,7 @@ def compare(
     repetitions: int,
     local_steps: tuple[int, ...],
     out: Path | None,
-    tell: ReportProgress,
+    report_progress: ReportProgress,
 ) -> tuple[dict[str, Any], BlockModels]:
     """Run all repetitions with each number of local steps and each step size.
 
@@ -199,7 +213,7 @@ def compare(
     repetitions. A step size in `settings` replaces the grid.
 
     out: folder for checkpoints; None for no checkpoints.
-    tell: called with the completed share, 0 to 1, and the current task.
+    report_progress: called with the completed share, 0 to 1, and the current task.
 
     Returns the summary for results.json, and the models of "best" of the first repetition.
     """
@@ -220,37 +234,37 @@ def compare(
                 def report_progress(
                     share: float, what: str, done: int = runs_done, words: str = words
                 ) -> None:
-                    tell((done + share) / total_runs, f"{words}, {what}")
+                    report_progress((done + share) / total_runs, f"{words}, {what}")
 
                 run_settings = replace(settings, local_steps=steps, step_size=size, seed=seed)
                 folder = _under(out, f"{steps}-steps/repetition-{r + 1}/size-{number}")
                 outcomes[steps][size].append(run_repetition(run_settings, folder, report_progress))
                 runs_done += 1
-    world = make_fleet(replace(settings, local_steps=local_steps[0], seed=seeds[0]))
+    fleet = make_fleet(replace(settings, local_steps=local_steps[0], seed=seeds[0]))
     first = summarize(outcomes[local_steps[0]])
     results = first | {
         "approaches": APPROACHES,
         "memberships": MEMBERSHIPS,
-        "availability": world.availability.curve().tolist(),
-        "availability_by_home": world.availability.by_home(world.population.home, world.population.schedule),
-        "soft": _softness(world.profiles),
+        "availability": fleet.availability.curve().tolist(),
+        "availability_by_home": fleet.availability.by_home(fleet.population.home, fleet.population.schedule),
+        "soft": _softness(fleet.profiles),
         "local_steps": {str(steps): summarize(by_size) for steps, by_size in outcomes.items()},
         "population": {
-            "name": world.population.name,
-            "devices": world.population.devices,
-            "rows": len(world.population.rows),
-            "test_rows": int((~world.population.validates).sum()),
-            "validation_rows": int(world.population.validates.sum()),
-            "columns": world.population.rows.width,
+            "name": fleet.population.name,
+            "devices": fleet.population.devices,
+            "rows": len(fleet.population.rows),
+            "test_rows": int((~fleet.population.validates).sum()),
+            "validation_rows": int(fleet.population.validates.sum()),
+            "columns": fleet.population.rows.width,
         },
-        "blocks": list(world.population.schedule.labels),
-        "zone": world.population.schedule.zone,
+        "blocks": list(fleet.population.schedule.labels),
+        "zone": fleet.population.schedule.zone,
         "settings": {
             **{name.replace("-", "_"): value for name, value in settings.config().items()},
             "local_steps": list(local_steps),
-            "devices": world.population.devices,
+            "devices": fleet.population.devices,
             "repetitions": repetitions,
-            "rounds": world.rounds,
+            "rounds": fleet.rounds,
             "step_sizes": {str(steps): list(sizes[steps]) for steps in local_steps},
         },
     }

@@ -138,11 +138,11 @@ class Fleet:
 
 
 @lru_cache(maxsize=4)
-def _draw_replies(world: Fleet, number: int) -> tuple[Array, Array]:
+def _draw_replies(fleet: Fleet, number: int) -> tuple[Array, Array]:
     """Draw for every device whether it replies in a round, and after how many seconds."""
-    draw = np.random.default_rng([world.settings.seed, 7, number])
-    replies = draw.random(world.population.devices) < world.reliability
-    return replies, world.latency * draw.lognormal(0.0, 0.3, world.population.devices)
+    draw = np.random.default_rng([fleet.settings.seed, 7, number])
+    replies = draw.random(fleet.population.devices) < fleet.reliability
+    return replies, fleet.latency * draw.lognormal(0.0, 0.3, fleet.population.devices)
 
 
 def make_fleet(settings: FleetSettings) -> Fleet:

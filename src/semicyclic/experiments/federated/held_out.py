@@ -33,12 +33,12 @@ class HeldOutRows(NamedTuple):
     profiles: Array
 
     @staticmethod
-    def of(world: Fleet, *, validation: bool = False) -> "HeldOutRows":
+    def of(fleet: Fleet, *, validation: bool = False) -> "HeldOutRows":
         """Return a fleet's test rows, or its validation rows."""
-        population = world.population
+        population = fleet.population
         chosen = np.flatnonzero(population.validates == validation)
         rows, device = population.test[chosen], population.test_device[chosen]
-        share = world.profiles[device]
+        share = fleet.profiles[device]
         total = share.sum(axis=0)
         if not total.all():
             block = int((total == 0).argmax())
@@ -51,7 +51,7 @@ class HeldOutRows(NamedTuple):
         X[np.repeat(np.arange(len(X)), np.diff(rows.indptr)), rows.indices] = rows.values
         X[:, -1] = 1.0
         truth = population.test_labels[chosen] > 0
-        return HeldOutRows(X, truth, device, share / total, world.profiles)
+        return HeldOutRows(X, truth, device, share / total, fleet.profiles)
 
     def matrix(self, models: BlockModels) -> Array:
         """[m, m] accuracy of block i's model on block j's rows."""

@@ -30,7 +30,7 @@ def run_adagrad(
     plan: Plan,
     state: ChainState,
     records: Records,
-    bets: Any,
+    hedge_state: Any,
     toss: Any,
     span: tuple[int, int],
 ) -> Any:
@@ -39,7 +39,7 @@ def run_adagrad(
     squares = state.squares.reshape(-1) if layout.dense else np.empty_like(room.w)
     gradient = np.zeros(room.stride, room.w.dtype)
     columns = np.zeros(room.stride, np.uint8), np.empty(room.stride + 2, np.uint32)
-    return _run(layout, plan, state, records, bets, toss, span, room, (squares, gradient, *columns))
+    return _run(layout, plan, state, records, hedge_state, toss, span, room, (squares, gradient, *columns))
 
 
 @loop
@@ -48,7 +48,7 @@ def _run(
     plan: Plan,
     state: ChainState,
     records: Records,
-    bets: Any,
+    hedge_state: Any,
     toss: Any,
     span: Any,
     room: Workspace,
@@ -81,12 +81,12 @@ def _run(
         for e in range(experts):
             at = np.uint64(plan.active[e * blocks + block, 0]) * width
             gather(squares, at, lists, listed, n, dense, s, np.uint64(e * room.stride))
-        known, heard = NOTHING, (state.heard[block, 0], state.heard[block, 1])
+        known, heard = NOTHING, (state.block_losses[block, 0], state.block_losses[block, 1])
         for t in range(step, end):
             first, last = np.uint64(steps[t]), np.uint64(steps[t + 1])
             count = last - first
-            if bets is not None:
-                in_play(bets, block, toss[t] if len(toss) > 0 else -1.0, held)
+            if hedge_state is not None:
+                in_play(hedge_state, block, toss[t] if len(toss) > 0 else -1.0, held)
             mixed, weight = 0.0, 1.0
             for e in range(experts):
                 slot = e * blocks + block
@@ -113,7 +113,7 @@ def _run(
                     moved += one
                 chain = plan.chain[slot]
                 rate, box = kind(plan.eta[chain]), kind(plan.box[chain])
-                gain, until = kind(plan.emphasis[slot] / count), kind(mass[e])
+                gain, until = kind(plan.slot_weight[slot] / count), kind(mass[e])
                 for k in range(moved):
                     j = np.uint64(touched[k])
                     # Divided once, after the sum: slopes that cancel must leave exactly 0.
@@ -128,11 +128,11 @@ def _run(
                         w[at + j] = after
                         if several:
                             sums[low + j] += until * (after - before)
-            if bets is not None:
-                learn_losses(bets, block, losses)
+            if hedge_state is not None:
+                learn_losses(hedge_state, block, losses)
             known = add_step(known, heard, weight, mixed, count)
         means = (record, end - step, False, length)
-        close_visit(layout, plan, state, records, bets, room, frame, means)
+        close_visit(layout, plan, state, records, hedge_state, room, frame, means)
         for e in range(experts):
             at = np.uint64(plan.active[e * blocks + block, 0]) * width
             scatter(squares, at, lists, listed, n, dense, s, np.uint64(e * room.stride))

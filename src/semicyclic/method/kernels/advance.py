@@ -20,7 +20,7 @@ def advance(
     plan: Plan,
     state: ChainState,
     records: Records,
-    bets: HedgeState | None,
+    hedge_state: HedgeState | None,
     toss: Array,
     span: tuple[int, int],
 ) -> tuple[int, int, int]:
@@ -32,7 +32,7 @@ def advance(
     how many numbers their changes take.
     """
     loop = _loop(plan, state)
-    reached, written, used = loop(layout, plan, state, records, bets, toss, span)
+    reached, written, used = loop(layout, plan, state, records, hedge_state, toss, span)
     return int(reached), int(written), int(used)
 
 

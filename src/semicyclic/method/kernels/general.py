@@ -25,7 +25,7 @@ def run_general(
     plan: Plan,
     state: ChainState,
     records: Records,
-    bets: Any,
+    hedge_state: Any,
     toss: Any,
     span: tuple[int, int],
 ) -> Any:
@@ -39,7 +39,7 @@ def run_general(
     lag = np.zeros((experts, width, outputs), kind)
     by_expert = np.ones(experts), np.zeros(experts)
     visit = int(np.searchsorted(layout.visits, span[0], side="right")) - 1
-    return _run(layout, plan, state, records, bets, toss, (*span, visit), buffers, lag, by_expert)
+    return _run(layout, plan, state, records, hedge_state, toss, (*span, visit), buffers, lag, by_expert)
 
 
 @loop
@@ -48,7 +48,7 @@ def _run(
     plan: Plan,
     state: ChainState,
     records: Records,
-    bets: Any,
+    hedge_state: Any,
     toss: Any,
     span: Any,
     buffers: Any,
@@ -80,11 +80,11 @@ def _run(
             used = _open(plan, state, slot, columns, records.changes, used)
             # Whether the mean is kept is known at the end: a fold may end the record after one step.
             used += n * outputs * (end - step > 1)
-        known, heard = NOTHING, (state.heard[block, 0], state.heard[block, 1])
+        known, heard = NOTHING, (state.block_losses[block, 0], state.block_losses[block, 1])
         folding = False
         while step < end and not folding:
-            if bets is not None:
-                in_play(bets, block, toss[step] if len(toss) > 0 else -1.0, held)
+            if hedge_state is not None:
+                in_play(hedge_state, block, toss[step] if len(toss) > 0 else -1.0, held)
             count = layout.steps[step + 1] - layout.steps[step]
             mixed, weight = 0.0, 1.0
             for e in range(experts):
@@ -98,8 +98,8 @@ def _run(
                 _move(layout, plan, state, lag[e], slot, step, columns, until, buffers)
                 _rescale(plan, state, chain)
                 folding |= _sinks(plan, state, chain)
-            if bets is not None:
-                learn_losses(bets, block, losses)
+            if hedge_state is not None:
+                learn_losses(hedge_state, block, losses)
             known = add_step(known, heard, weight, mixed * count, count)
             step += 1
         # The records of all experts end together, so that those of one visit belong together.
@@ -109,9 +109,9 @@ def _run(
             _close(plan, state, records, lag[e], (record, e), slot, columns, step - begin > 1)
             records.scale[record, e] = state.scale[chain]
             records.fold[record, e] = 1.0
-            records.force[record, e] = 1.0
-            if bets is not None:
-                records.force[record, e] = bets.share[block, e]
+            records.probability[record, e] = 1.0
+            if hedge_state is not None:
+                records.probability[record, e] = hedge_state.share[block, e]
             if _sinks(plan, state, chain):
                 records.fold[record, e] = _fold(plan, state, chain)
         close_record(layout, records, state, record, visit, known)
@@ -248,7 +248,7 @@ def _move(
     _, slope, _, gradient, touched = buffers
     chain = plan.chain[slot]
     rows = (layout.steps[step], layout.steps[step + 1])
-    gain = plan.emphasis[slot] / (rows[1] - rows[0])
+    gain = plan.slot_weight[slot] / (rows[1] - rows[0])
     if plan.rule[chain] == ADAGRAD:
         share = lag.dtype.type(gain)
         _move_adagrad(layout, plan, state, lag, slot, rows, columns, slope, mass, share, gradient, touched)

@@ -25,13 +25,13 @@ def run_sgd(
     plan: Plan,
     state: ChainState,
     records: Records,
-    bets: Any,
+    hedge_state: Any,
     toss: Any,
     span: tuple[int, int],
 ) -> Any:
     """Run the steps span[0]..span[1]-1 or as many as there is room for; see `kernels.advance`."""
     room = make_workspace(layout, state, records.weight.shape[1], span)
-    return _run(layout, plan, state, records, bets, toss, span, room)
+    return _run(layout, plan, state, records, hedge_state, toss, span, room)
 
 
 @loop
@@ -40,7 +40,7 @@ def _run(
     plan: Plan,
     state: ChainState,
     records: Records,
-    bets: Any,
+    hedge_state: Any,
     toss: Any,
     span: Any,
     room: Workspace,
@@ -67,12 +67,12 @@ def _run(
         summing = several and np.int64(length) * (end - step) <= SUMS_PER_CELL * cells
         frame = (block, blocks, experts, listed, n, used, size)
         open_visit(layout, plan, state, room, records.changes, frame)
-        known, heard = NOTHING, (state.heard[block, 0], state.heard[block, 1])
+        known, heard = NOTHING, (state.block_losses[block, 0], state.block_losses[block, 1])
         for t in range(step, end):
             first, last = np.uint64(steps[t]), np.uint64(steps[t + 1])
             count = last - first
-            if bets is not None:
-                in_play(bets, block, toss[t] if len(toss) > 0 else -1.0, held)
+            if hedge_state is not None:
+                in_play(hedge_state, block, toss[t] if len(toss) > 0 else -1.0, held)
             mixed, weight = 0.0, 1.0
             for e in range(experts):
                 slot = e * blocks + block
@@ -83,7 +83,7 @@ def _run(
                 losses[e] = here / count
                 mixed += held[e] * here
                 mass[e] += held[e] * weight
-                gain = kind(-plan.eta[plan.chain[slot]] * plan.emphasis[slot] / count)
+                gain = kind(-plan.eta[plan.chain[slot]] * plan.slot_weight[slot] / count)
                 for r in range(count):
                     slope[r] *= gain
                 turn = kind(gain * tilt * plan.intercept)
@@ -110,11 +110,11 @@ def _run(
                         for p in range(np.uint64(starts[r]), np.uint64(starts[r + one])):
                             w[at + np.uint64(columns[p])] += move * values[p]
                 w[bias] += turn
-            if bets is not None:
-                learn_losses(bets, block, losses)
+            if hedge_state is not None:
+                learn_losses(hedge_state, block, losses)
             known = add_step(known, heard, weight, mixed, count)
         means = (record, end - step, summing, length)
-        close_visit(layout, plan, state, records, bets, room, frame, means)
+        close_visit(layout, plan, state, records, hedge_state, room, frame, means)
         close_record(layout, records, state, record, visit, known)
         used, record, step = used + experts * size, record + 1, end
         visit += step == visits[visit + 1]

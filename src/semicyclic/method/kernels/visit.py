@@ -181,7 +181,7 @@ def close_visit(
     plan: Plan,
     state: ChainState,
     records: Records,
-    bets: Any,
+    hedge_state: Any,
     room: Workspace,
     frame: Any,
     means: Any,
@@ -207,9 +207,9 @@ def close_visit(
         records.mass[record, e] = mass[e]
         records.scale[record, e] = 1.0
         records.fold[record, e] = 1.0
-        records.force[record, e] = 1.0
-        if bets is not None:
-            records.force[record, e] = bets.share[block, e]
+        records.probability[record, e] = 1.0
+        if hedge_state is not None:
+            records.probability[record, e] = hedge_state.share[block, e]
         mass[e] = 0.0
 
 
@@ -252,5 +252,5 @@ def close_record(layout: Layout, records: Records, state: Any, record: Any, visi
     records.step_loss[record] = step_loss
     records.most[record] = most
     records.spread[record] = spread
-    state.heard[block, 0] += steps
-    state.heard[block, 1] += step_loss
+    state.block_losses[block, 0] += steps
+    state.block_losses[block, 1] += step_loss
