@@ -210,7 +210,7 @@ def test_however_rows_are_cut_they_are_met_alike(seed: int, sizes: list[int], de
 
 
 def test_asked_seldom_it_is_cut_alike_and_chooses_about_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long stream only some rows are asked, each standing for several; all are learnt from."""
+    """Of a long stream only some rows are asked, each standing for several; all are learned from."""
     monkeypatch.setattr(portfolio_, "SUBSAMPLING_ROWS", (400, 1000))
     stream = regimes.stream("opposite", 1, rows=6000, days=30)
     rows, schedule = stream.rows, Schedule.daily(2)
@@ -387,7 +387,7 @@ def test_any_schedule_gives_a_model_that_answers_as_the_mixture_did(schedule: Sc
     weights = weights_of(portfolio, portfolio.exported_protocol)
     assert np.allclose(weights.sum(axis=1), 1.0, atol=1e-4)
     (found,) = portfolio.add(later, rows.when[500:], rows.when[500:], np.ones(100))
-    # At the first row nothing has been learnt in between.
+    # At the first row nothing has been learned in between.
     calendar = portfolio.candidate_set.calendar
     slot = calendar.slot[calendar.place(rows.when[500:501])]
     scores = found.progressive[:1, :, 0]

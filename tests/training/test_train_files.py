@@ -229,7 +229,7 @@ def test_a_run_stopped_after_any_chunk_ends_in_the_same_bytes(
 
 @pytest.mark.parametrize("first", [320, 200])
 def test_a_run_that_has_ended_goes_on_when_rows_are_added(tmp_path: Path, first: int) -> None:
-    """Also if features were first learnt from fewer rows than they should be."""
+    """Also if features were first learned from fewer rows than they should be."""
     rows = rows_of(600)
     run(tmp_path / "whole", [write(tmp_path, rows)])
     grown = write_csv(tmp_path / "grown.csv", rows[:first])
@@ -395,7 +395,7 @@ def test_lateness_puts_rows_back_in_their_place(tmp_path: Path) -> None:
 
 
 def test_a_label_is_learnt_only_after_its_delay(tmp_path: Path) -> None:
-    """By definition: score each row by what was learnt from visits whose labels had all come."""
+    """By definition: score each row by what was learned from visits whose labels had all come."""
     rows = rows_of(400, days=3)
     path = write(tmp_path, rows)
     delay = 5 * 3600
@@ -409,7 +409,7 @@ def test_a_label_is_learnt_only_after_its_delay(tmp_path: Path) -> None:
     target, _ = encode(known.labels, logistic, ("no", "yes"))
     losses = np.zeros(len(rows))
     for row in range(len(rows)):
-        # Visits are learnt from whole: one whose next has begun, whose last label came before this row.
+        # Visits are learned from whole: one whose next has begun, whose last label came before this row.
         seen = 0
         for v in range(len(visit.cycle)):
             last = int(visit.start[v + 1])

@@ -81,7 +81,7 @@ class Membership(NamedTuple):
     models: int
 
     def totals(self, by_slot: Array) -> Array:
-        """[models] what each model has of something that is known by slot."""
+        """[models] Sum of a per-slot quantity over the slots of each model, weighted by share."""
         return np.bincount(self.model, self.share * by_slot[self.slot], self.models)
 
     @property

@@ -131,9 +131,9 @@ def of(coefficients: Array) -> Basis:
         raise ValueError("a basis is a finite table [blocks, vectors] of coefficients")
     idle = np.flatnonzero(~(table != 0).any(axis=1))
     if len(idle):
-        raise ValueError(f"block {idle[0]} has no vector in force: its coefficients are all 0")
+        raise ValueError(f"block {idle[0]} has no active vector: its coefficients are all 0")
     if not (table[:, -1] != 0).any():
-        raise ValueError("the last vector of the basis is in force nowhere: leave it out")
+        raise ValueError("the last vector of the basis is active in no block: leave it out")
     width = int((table != 0).sum(axis=1).max())
     active = np.full((len(table), width), -1)
     coefficient = np.zeros((len(table), width))

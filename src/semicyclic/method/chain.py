@@ -43,7 +43,7 @@ class Examples(NamedTuple):
 
 
 class Iterate(NamedTuple):
-    """One step t: the model [C, d+1] in force before and after it, and what it saw.
+    """One step t: the model [C, d+1] of its block before and after it, its losses and its gradient.
 
     weight: the mean weight of the minibatch's rows, 1 unless rows have weights.
     losses: f(w_t, z) of every row z of the minibatch, times the row's weight.
@@ -106,7 +106,7 @@ def run_chain(
         return 1.0 / max(scale * float(np.linalg.norm(V[owner == chain])) / radius, 1.0)
 
     def model(i: int) -> Array:
-        """The model in force in block i."""
+        """The current model of block i."""
         w = sum(factor * V[j] for j, factor in basis.terms(i))
         if step.rule == DUAL:
             # Dual averaging: V is minus the sum of gradients, and w_{t+1} = B / (G sqrt(2 (t+1))) V.
@@ -145,16 +145,17 @@ def run_chain(
 def hedge_chains(
     chains: Sequence[list[Iterate]], hedge_state: HedgeState, toss: Array | None = None
 ) -> list[Iterate]:
-    """What is in force at each step of several experts with a hedge between them (Theorem 4).
+    """Every step of several experts with a hedge between them (Theorem 4): u_t, its loss, the next model.
 
     chains: one list for each expert, as `run_chain` gives it. Those of the paper are the single chain and, as
         one expert, all separate ones: its iterate in block i is that of chain i. They run as if there were no
         hedge.
 
-    Before each step the probabilities p of its block are known: u_t = sum_e p^e w^e_t is in force, or the one
-    expert that the coin toss[t] picks. Then every expert's loss is seen. The loss of a step is the expected
-    loss, sum_e p^e f(w^e_t, z_t), which is what Lemma 1 bounds, or that of the expert drawn. After the step
-    the mixture by the new probabilities is in force until a coin is tossed again. A mixture has no gradient.
+    Before each step the probabilities p of its block are known: the model is u_t = sum_e p^e w^e_t, or that
+    of the one expert that the coin toss[t] picks. Then every expert's loss is observed. The loss of a step is
+    the expected loss, sum_e p^e f(w^e_t, z_t), which is what Lemma 1 bounds, or that of the expert drawn.
+    After the step the model is the mixture by the new probabilities, until a coin is tossed again. A mixture
+    has no gradient.
     """
     done = []
     for t, steps in enumerate(zip(*chains, strict=True)):

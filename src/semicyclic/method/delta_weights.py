@@ -1,12 +1,11 @@
 """Delta-encoded weights for many blocks: key frames plus per-block differences.
 
-Between neighbouring blocks a mean changes only in the columns touched there, provided that the
-blocks have equal shares of every cycle. So a block is held as its differences from the block
-before it, exactly: the cells that differ and what they are now. Now and then a block is a key
-frame and stands by itself, densely or as its cells that are not 0, whichever is smaller: wherever
-the changes since the last one outweigh it. So between a key frame and a block there is never more
-to read than the block by itself would take; and where nothing is alike, every block is a key
-frame and this is the dense table.
+From one block to the next, a mean changes only in the columns touched there, provided that blocks have equal
+shares of every cycle. So a block is stored as its differences from the block before it: the cells that
+differ, with their new values. Decoding is exact. Some blocks are key frames, stored by themselves: dense, or
+as a list of the cells that are not 0, whichever is smaller. A new key frame begins where the differences
+since the last one would take more space than the block itself. So decoding a block never reads much more than
+the block, and if blocks have nothing in common, every one is a key frame.
 """
 
 from collections.abc import Iterator

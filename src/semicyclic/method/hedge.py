@@ -4,7 +4,7 @@ The experts are chains. In the paper there are two: expert 0 is w_t, the single 
 (eq. 2), and expert 1 is w^i_t, the block's own chain (eq. 9). At a step t in block i:
 
     before z_t     p^e = q^e_t / sum_e' q^e'_t, of the block's weights q; the paper's p_t is p^1
-    in force       u_t = w^e_t with probability p^e; or the mixture sum_e p^e w^e_t, its expectation, which by
+    model          u_t = w^e_t with probability p^e; or the mixture sum_e p^e w^e_t, its expectation, which by
                    Jensen's inequality is never worse for a convex loss, and needs no coin
     after z_t      q^e_{t+1} = q^e_t (1 + nu (f(w_t, z_t) - f(w^e_t, z_t))) in block i; other blocks stay
     read-out       u~^i = (1 / |S_i|) sum_{t in S_i} u_t                                              (eq. 21)
@@ -216,7 +216,7 @@ class AdaHedge:
     """AdaHedge: no rate to tune, no bound on losses needed.
 
     coin: a generator; then one expert is drawn at every step (needed without convexity).
-        Otherwise the mixture is in force.
+        Otherwise the model is the mixture.
     """
 
     coin: np.random.Generator | None = None
@@ -255,8 +255,8 @@ class Prod:
     steps: T_i, one for all blocks or one for each, if the rows do not show it: a stream, or a run that will
         be extended. The guarantee is for that many steps.
     rate: nu, to choose another one.
-    coin: a generator; then one expert is drawn at every step (see `in_play`). Otherwise the mixture is in
-        force.
+    coin: a generator; then one expert is drawn at every step (see `in_play`). Otherwise the model is
+        the mixture.
     """
 
     bound: float | None = None

@@ -30,7 +30,7 @@ WEIGHTS = 1 << 23
 MANY = 1 << 20
 # The most iterates of a model that are added up in single precision.
 MOST = 512
-# Models side by side are padded to a multiple of this, so that additions vectorise.
+# The number of models added at once is padded to a multiple of this, so that additions vectorise.
 LANES = 8
 
 
@@ -118,7 +118,7 @@ class Log:
         """[models, d+1, C] the weighted sums of records given by `picks`."""
         _, width, outputs = self.start.shape
         changes = sum(page.changes.size for page in self.pages)
-        # Whole iterates are added about twice as fast as changes that lie apart.
+        # Adding whole iterates is about twice as fast per number as adding scattered changes.
         if len(picks.record) * width * outputs < 2 * changes * _pad(models):
             return self._walk(picks, models)
         return self._sweep(picks, models)

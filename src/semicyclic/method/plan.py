@@ -167,7 +167,7 @@ def _loss_range(packed: Packed, plan: Plan, hedge: Prod, *, known: bool) -> floa
     if hedge.lipschitz is None and not known:
         raise ValueError("the largest norm of future rows is unknown: give Prod(lipschitz=G)")
     G = packed.lipschitz() if hedge.lipschitz is None else hedge.lipschitz
-    # In force is sum_a c_a v_a, and the ball is for the vectors together.
+    # The model is sum_a c_a v_a, and the ball bounds all its vectors together.
     reach = float(np.sqrt((plan.coefficient**2).sum(axis=1)).max())
     return G * float(plan.radius.max()) * reach
 

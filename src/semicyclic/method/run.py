@@ -35,7 +35,7 @@ from semicyclic.types import Array
 class Reservoir:
     """One random iterate per model, uniform over its steps so far (docs/math.md#random-iterate).
 
-    At a model's c-th step the iterate in force replaces the kept one with probability 1/c.
+    At a model's c-th step the current iterate replaces the kept one with probability 1/c.
     """
 
     rng: np.random.Generator

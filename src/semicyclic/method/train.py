@@ -113,8 +113,8 @@ def hedged(
 ) -> Run:
     """Train several chains in one pass, with a hedge between them in each block (Theorem 4).
 
-    Every read-out is of the model in force: the mixture of the chains by their probabilities or, with
-    `coin=`, the chain that was drawn. `last` is the mixture that would be in force next.
+    Every read-out is of the mixture of the chains by their probabilities or, with `coin=`, of the chains that
+    were drawn. `last` is the mixture by the latest probabilities.
 
     Parameters
     ----------

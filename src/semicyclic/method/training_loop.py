@@ -16,8 +16,8 @@ from semicyclic.method.run import Run
 from semicyclic.schedule.visits import visits
 from semicyclic.types import Array
 
-# Records are written page by page: large enough that calls do not count, small enough that dropping one frees
-# little more than it must. Arrays of 32 MB and more would be mapped afresh by the system every time.
+# Records are written in pages: large enough that the cost of a call does not matter, small enough that
+# dropping one frees little more than needed. The system would map arrays of 32 MB and more anew every time.
 PAGE = 31 * 2**20
 REMEDY = "use a smaller step_size, scale the features, or set radius="
 
@@ -124,7 +124,7 @@ def learn(run: Run, packed: Packed) -> Run:
 
 
 def iterate(run: Run, block: int, toss: float = -1.0) -> Array:
-    """[d+1, C] the iterate in force in a block; for hedged chains the mixture, or the one drawn by `toss`."""
+    """[d+1, C] the current iterate of a block; for hedged chains the mixture, or the one drawn by `toss`."""
     if run.hedge_state is None:
         return current_weights(run.log.plan, run.state, block)
     blocks, experts = run.hedge_state.share.shape

@@ -59,7 +59,7 @@ def describe_settings(results: Results) -> str:
     late = f" Labels are known {format_duration(delay)} after their rows." if delay else ""
     return (
         f"Models that walk forward were frozen {frozen}. The first {results['warm_up']:,} of "
-        f"{results['rows']:,} rows were learnt from and not scored.{late}"
+        f"{results['rows']:,} rows were learned from and not scored.{late}"
     )
 
 
@@ -138,7 +138,7 @@ def sentences(results: Results) -> list[str]:
 def _ratio_text(loss: float, best: float) -> str:
     """Compare a loss with the best one: as a ratio, or as a difference if the best is not positive."""
     if best <= 0:
-        return f"{loss - best:+.4f} beside"
+        return f"{loss - best:+.4f} from"
     return f"{loss / best:.3f} times"
 
 

@@ -138,7 +138,7 @@ def _draw_year(results: Results) -> Picture:
             figure,
             "calendar",
             "In the order of time: tomorrow's flights",
-            "Every day is scored by what was learnt until the day before, then learnt from; means by "
+            "Every day is scored by what was learned until the day before, then learned from; means by "
             "month. Bad "
             "weeks come together, so what the last days taught is worth more than a year's mean.",
         )

@@ -30,7 +30,7 @@ MEANING = {
     "one_odd": "one stretch of the day has a model of its own, and the rest share one",
     "smooth": "the model changes like a wave over the day",
     "weekly": "weekdays differ, and hours within them do not",
-    "drift": "what is to be learnt changes as time goes by, and not with the clock",
+    "drift": "the relation to learn changes over time, not with the clock",
     "mixed": "several rhythms at once, or a common model with differences by the hour",
 }
 ADVICE = {
@@ -278,6 +278,6 @@ def _draw_costs(results: Results) -> Picture:
             "costs",
             "What it costs to do otherwise",
             "Walking forward over the last rows, by models frozen at local midnight. Of each kind of chain "
-            "the best step and read-out, known only afterwards; the automatic choice was not told. Bars are "
-            "cut off at twice its length.",
+            "the best step and read-out, known only afterwards; the automatic choice does not know them. "
+            "Bars are cut off at twice its length.",
         )

@@ -154,8 +154,8 @@ def sentences(results: Results) -> list[str]:
     if results["never_trained"]:
         labels = ", ".join(results["blocks"][block] for block in results["never_trained"])
         texts.append(
-            f"Nobody took part in {labels}, in some repetition at least: there the mean of all rounds stands "
-            "in for a model of its own."
+            f"No device took part in {labels}, in some repetition at least: there the mean of all rounds "
+            "stands in for a model of its own."
         )
     soft, hard = (results["membership"][key]["mean"] for key in ("soft", "hard"))
     if results["soft"] > 0.01:
@@ -221,7 +221,7 @@ def _draw_availability(results: Results) -> Picture:
             "availability",
             "Who is there, and who takes part",
             "Above: the share of devices that are available, by the half hour: of all, and of those whose "
-            "home hour is in the same block; first repetition. Below: replies that were learnt from in each "
+            "home hour is in the same block; first repetition. Below: replies that were learned from in each "
             "block, mean over repetitions.",
         )
 

@@ -93,6 +93,6 @@ def print_model(console: Console, path: Path, description: Results) -> None:
             print_line(format_row_counts(rows))
         if "first" in provenance:
             read_out = "" if chosen is not None else f", read out as {provenance['read_out']}"
-            print_line(f"learnt by {provenance['method']}{read_out}; {format_span(provenance, zone)}")
+            print_line(f"trained by {provenance['method']}{read_out}; {format_span(provenance, zone)}")
     if "semicyclic" in provenance:
         print_line(f"written by semicyclic {provenance['semicyclic']}")

@@ -165,7 +165,7 @@ def _draw_section4(results: Results) -> Picture:
             "separate chains do; "
             "orthogonal, with the norm B/sqrt(m) each, the two are the same, and lie on one another, as "
             "consensus "
-            "and pluralistic averages do where blocks are opposite. The hedge needs not be told."
+            "and pluralistic averages do where blocks are opposite. The hedge does not need to know which."
         )
         return Picture("section4", title, caption, svg(figure), png(figure))
 

@@ -77,7 +77,7 @@ def print_results(console: Console, results: Results, out: Path, seconds: float)
         table.add_column(head, justify="right", no_wrap=True)
     add_loss_rows(table, results["blocks"], results["progressive"])
     console.print(table)
-    scored = "when it came, by what was known then" if config["label_delay"] else "before it was learnt from"
+    scored = "when it came, by what was known then" if config["label_delay"] else "before it was learned from"
     if results["chosen"] is None:
         print_line(
             f"loss: {results['loss']}, every row scored {scored}. It is that of the chain while it learns, "

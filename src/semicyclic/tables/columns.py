@@ -2,7 +2,7 @@
 
 CSV and JSON lines hold only strings, Parquet has types. The type of a column is inferred from its cells
 in the stream's first rows, not from the format: a column of numeric strings is a number column. After
-`tidy`, numbers are float64 and everything else is a string, so the same data give the same rows in every
+`clean`, numbers are float64 and everything else is a string, so the same data give the same rows in every
 format.
 """
 

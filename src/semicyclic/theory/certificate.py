@@ -1,6 +1,6 @@
 """Certificates without a hold-out set: risk bounds from a run's progressive losses.
 
-Every row was scored before the chain was trained on it, so the losses in force are an honest sample, and
+Every row was scored before the chain was trained on it, so these losses are an honest sample, and
 by convexity the mean model is no worse than they are on average. With probability 1 - delta
 
     F~(w~) <= (1/T) sum_t f(w_t, z_t) + a sqrt(ln(1/delta) / (2 T)),

@@ -1,14 +1,14 @@
 """The hard instances of Theorems 1 and 2, on which one model fails with cyclic data.
 
-4K coordinates x = V' w / B form a chain of links. The first half of the blocks sees every
-second link and a pull on x_1, the other half the links between: in a block only one further
-coordinate can be found out, so K cycles reveal 2K of them, however many steps each has.
+4K coordinates x = V' w / B form a chain of links. The first half of the blocks sees every second link and a
+linear term in x_1, the other half sees the links in between. A block can therefore reveal only one further
+coordinate, and K cycles reveal 2K of them, however many steps each has.
 
     f(w, 1) = (eta/8) (-2 a x_1 + phi(x_4K) + sum_{k<2K} phi(x_2k - x_2k+1))
     f(w, 2) = (eta/8) sum_{k<=2K} phi(x_2k-1 - x_2k)
 
 phi is flat up to a/2, then quadratic, and linear beyond gamma. The paper's phi(x) = 2 gamma |x|
-would make the start optimal (ERRATA 1); this one serves both theorems. It is 1-Lipschitz,
+would make the start optimal (docs/math.md#lower-bounds); this one serves both theorems. It is 1-Lipschitz,
 and eta / B^2 smooth: eta = 4BK for Theorem 1, B^2 for Theorem 2 (where B <= 16K).
 """
 

@@ -88,7 +88,7 @@ def write_state(
         "counts": list(reading.counts),
         "position": reading.position.to_json(),
         "first": reading.first,
-        # In order of discovery: the first `named` names belong to this state.
+        # In order of discovery: the first `names_known` names belong to this state.
         "names": list(islice(names.names.items(), reading.names_known)),
         "examples": list(reading.examples),
     }

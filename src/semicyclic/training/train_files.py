@@ -130,7 +130,7 @@ class FileTraining:
         """Return the state of the checkpoint, or an initial one, and the batches to read from there."""
         if resume and (self.folder / CHECKPOINT).exists():
             state, self.names, self.portfolio = read_state(self.folder, self.config)
-            # Otherwise the input was too short to infer the features from `start` rows: start again.
+            # Otherwise the input was too short to infer the features from `sample_rows` rows: start again.
             if state.reading.counts.read >= self.config.sample_rows:
                 return state, self.inputs.parts(state.reading.position)
         reading, parts = open_reader(self.config, self.inputs, lambda stage: self._report(0.0, stage))

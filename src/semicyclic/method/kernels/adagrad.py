@@ -1,7 +1,7 @@
 """AdaGrad with one vector per block and one score per row, for one chain or several hedged ones.
 
-As `sgd`, but for the move: a minibatch's gradient is summed first, then every column it touches takes an
-adaptive step, clipped to the box.
+Differs from `sgd` in the update: a minibatch's gradient is summed first, then every column it touches takes
+an adaptive step, clipped to the box.
 """
 
 from typing import Any

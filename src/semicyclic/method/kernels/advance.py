@@ -24,7 +24,7 @@ def advance(
     toss: Array,
     span: tuple[int, int],
 ) -> tuple[int, int, int]:
-    """Run the steps span[0]..span[1]-1, changing `state` and `bets` and filling `records`.
+    """Run the steps span[0]..span[1]-1, changing `state` and `hedge_state` and filling `records`.
 
     toss: a uniform number for every step of the layout if experts are drawn by a coin, else empty.
 

@@ -1,7 +1,7 @@
-"""Checks sparse rows and packs them by visit.
+"""Checking and packing of sparse rows by visit.
 
-Inside a minibatch the order of rows does not matter, so they are sorted by length: then the
-inner loops run equally often in a row, branches are predicted, and four rows go abreast.
+The order of rows within a minibatch does not matter, so they are sorted by length: consecutive inner loops
+then have the same length, branches are predicted well, and four rows are processed at a time.
 
 Every visit gets a list of the columns it touches, each once, the intercept last. If visits touch a good part
 of all columns, cells keep their column numbers; otherwise they get their positions in the visit's list, so
@@ -100,7 +100,7 @@ def copy_rows(indptr: Any, indices: Any, values: Any, order: Any, packed: Any, s
         soon = indptr[order[min(k + AHEAD, last)]]
         prefetch(indices, soon)
         prefetch(values, soon)
-        prefetch(values, soon + 15)  # most rows reach into a second line of the cache
+        prefetch(values, soon + 15)  # most rows extend into a second cache line
         r = order[k]
         first = np.uint64(indptr[r])
         length = np.uint64(indptr[r + 1]) - first

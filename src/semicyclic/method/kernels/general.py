@@ -1,6 +1,6 @@
 """General loop: any basis, step rule and number of scores per row, with projection.
 
-Slower than `sgd` and `adagrad`, which do the most common cases. Vectors are changed in place.
+Slower than `sgd` and `adagrad`, which cover the most common cases. Vectors are changed in place.
 """
 
 from typing import Any
@@ -363,13 +363,13 @@ def _rescale(plan: Plan, state: ChainState, chain: Any) -> Any:
 
 @loop
 def _sinks(plan: Plan, state: ChainState, chain: Any) -> Any:
-    """Whether projections have made the scale so small that it is time to fold it."""
+    """Whether projections have made the scale so small that it must be folded into the vectors."""
     return plan.rule[chain] == SGD and state.scale[chain] < FOLD
 
 
 @loop
 def _fold(plan: Plan, state: ChainState, chain: Any) -> Any:
-    """Multiply the scale into the vectors of a chain, and take its norm afresh; the scale it had."""
+    """Multiply the scale into the vectors of a chain and recompute its norm; return the old scale."""
     scale = state.scale[chain]
     state.scale[chain] = 1.0
     state.norm[chain] = 0.0

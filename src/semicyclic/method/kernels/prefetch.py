@@ -1,6 +1,6 @@
 """Prefetch instruction.
 
-Rows in random order lie anywhere in memory; asked for some rows ahead, they arrive in time.
+Rows in random order lie anywhere in memory: loading them a few rows ahead hides the latency.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from numba.np.arrayobj import make_array
 
 @intrinsic  # type: ignore[untyped-decorator]
 def prefetch(typingctx: Any, array: Any, index: Any) -> Any:  # pragma: no cover - runs inside the compiler
-    """Begin to load array[index]; any index does, nothing is read."""
+    """Begin to load array[index] into the cache; an index outside the array does no harm."""
     del typingctx, index
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:

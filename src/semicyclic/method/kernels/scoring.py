@@ -34,7 +34,7 @@ def measure_parts(
 ) -> Any:
     """Add up the metric of the rows of parts[0]..parts[1]-1, by block and model.
 
-    labels: (block, target, weight); weight is empty where all rows count alike.
+    labels: (block, target, weight); weight is empty if all rows have weight 1.
     outputs: how many neighbouring lanes are the scores of one model.
     bounds: where parts of the rows begin and end. total: [parts, m, LANES].
     """

@@ -1,8 +1,8 @@
 """Dot products of a row with 64 models, kept in SIMD registers.
 
-Numba has no way to say that sums stay in registers while a row is walked through: an array of
-sums might overlap the weights for all it knows, and is written back at every cell. So this one
-loop is spelt out for LLVM, as vectors; it is what makes evaluating many models fast.
+Numba cannot keep an array of sums in registers during a loop: the array might overlap the weights, so it is
+written back at every cell. This one loop is therefore written as LLVM vector instructions. It makes the
+evaluation of many models fast.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-# How many models are scored abreast.
+# Number of models scored at a time.
 LANES = 64
 # Bytes of a vector; the machine's own may be wider or narrower.
 VECTOR = 32
