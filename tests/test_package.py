@@ -4,9 +4,11 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 import tomllib
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -128,3 +130,52 @@ def test_the_examples_in_docstrings_run() -> None:
             assert result.failed == 0, name
             found += result.attempted
     assert found > 0
+
+
+def resolve(name: str) -> tuple[Any, Any]:
+    """A public name of the list above as (its class or module, the object itself, undecorated)."""
+    space: Any = None
+    thing: Any = sc
+    for word in name.split(".")[1:]:
+        # Properties are not called; a field without a default is not an attribute of its class.
+        is_class = inspect.isclass(thing)
+        space, thing = thing, inspect.getattr_static(thing, word, None) if is_class else getattr(thing, word)
+    return space, thing.__func__ if isinstance(thing, (staticmethod, classmethod)) else thing
+
+
+def callables() -> list[str]:
+    """Every public function, method and class of this package, methods that Flower defines left out."""
+    found = []
+    for name in public_names():
+        if name.startswith(("sc.", "semicyclic.adapters.flower.")):
+            space, thing = resolve(name)
+            ours = getattr(thing, "__module__", "").startswith("semicyclic.")
+            bases = space.__mro__[1:] if inspect.isclass(space) else ()
+            inherited = any(name.rpartition(".")[2] in vars(base) for base in bases)
+            # Users do not construct errors, enumerations, dictionaries of settings and runs.
+            built = inspect.isclass(thing) and not issubclass(thing, (Exception, Enum, dict, sc.Run))
+            if ours and not inherited and (inspect.isfunction(thing) or built):
+                found.append(name)
+    return found
+
+
+def documentation(space: Any, thing: Any) -> str:
+    """The docstring of a function with that of its class, and of the functions it refers to."""
+    text = inspect.getdoc(thing) or ""
+    texts = [text, (inspect.getdoc(space) or "") if inspect.isclass(space) else ""]
+    for reference in re.findall(r"`([\w.]+)`", text):
+        if reference != getattr(thing, "__name__", ""):
+            home = sys.modules[thing.__module__]
+            other = getattr(space, reference, None) or getattr(home, reference.rpartition(".")[2], None)
+            texts.append((inspect.getdoc(other) or "") if callable(other) else "")
+    return " ".join(texts)
+
+
+@pytest.mark.parametrize("name", callables())
+def test_every_parameter_of_the_public_api_is_documented(name: str) -> None:
+    space, thing = resolve(name)
+    assert (inspect.getdoc(thing) or "").strip(), "no docstring"
+    text = documentation(space, thing)
+    given = [each for each in inspect.signature(thing).parameters if each not in ("self", "cls")]
+    missing = [each for each in given if not each.startswith("_") and not re.search(rf"\b{each}\b", text)]
+    assert missing == []

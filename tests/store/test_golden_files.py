@@ -1,8 +1,8 @@
 """Model files of every format version that was ever written can still be read, with the same content.
 
 A file of the folder `golden` is named CONTENT-VERSION: `table` is a model trained by `semicyclic train` from
-CSV, `softmax` has delta-encoded weights in half precision. When the format changes, keep the old files, and add
-files of the new version.
+CSV, `softmax` has delta-encoded weights in half precision. When the format changes, keep the old files and
+add files of the new version.
 """
 
 import json

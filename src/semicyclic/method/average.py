@@ -43,14 +43,31 @@ from semicyclic.types import Array
 
 
 class Mean(NamedTuple):
-    """The mean of some iterates, and the weight it stands for (one per step)."""
+    """The mean of some iterates, and the weight it stands for.
+
+    Parameters
+    ----------
+    value : array
+        The mean.
+    weight : float
+        Total weight of the iterates, 1 for each step.
+    """
 
     value: Array
     weight: float
 
 
 def merge(a: Mean, b: Mean) -> Mean:
-    """Mean over two disjoint sets of steps: a convex step from `a` towards `b`."""
+    """Return the mean over two disjoint sets of steps: a convex step from `a` towards `b`.
+
+    Parameters
+    ----------
+    a, b : Mean
+
+    Returns
+    -------
+    Mean
+    """
     weight = a.weight + b.weight
     share = b.weight / weight if weight else 0.0
     return Mean(a.value + share * (b.value - a.value), weight)

@@ -37,9 +37,15 @@ SHARE = 0.5
 class Basis:
     """For each of m blocks: its active vectors, their coefficients, and the chain that it moves.
 
-    active: [m, A] the active vectors, -1 if a block has fewer than A.
-    coefficient: [m, A], 0 where active is -1.
-    chain: [m]. Chains share no vectors; each has its own step count, step size and ball to be projected onto.
+    Parameters
+    ----------
+    active : array of shape [m, A]
+        The active vectors of each block; -1 if it has fewer than A.
+    coefficient : array of shape [m, A]
+        Their coefficients; 0 where `active` is -1.
+    chain : array of shape [m]
+        The chain of each block. Chains share no vectors; each has its own step count, step size and ball to
+        be projected onto.
     """
 
     active: Array
@@ -77,20 +83,54 @@ class Basis:
 
 
 def single(blocks: int) -> Basis:
-    """One chain for all blocks (eq. 2 of the paper)."""
+    """One chain for all blocks (eq. 2 of the paper).
+
+    Parameters
+    ----------
+    blocks : int
+        m.
+
+    Returns
+    -------
+    Basis
+    """
     return _basis(np.zeros((blocks, 1)), np.ones((blocks, 1)), np.zeros(blocks))
 
 
 def separate(blocks: int) -> Basis:
-    """A chain for each block (eq. 9 of the paper)."""
+    """A chain for each block (eq. 9 of the paper).
+
+    Parameters
+    ----------
+    blocks : int
+        m.
+
+    Returns
+    -------
+    Basis
+    """
     return _basis(np.arange(blocks)[:, None], np.ones((blocks, 1)), np.arange(blocks))
 
 
 def residual(blocks: int, *groupings: Sequence[int] | Array) -> Basis:
-    """A shared vector, and one small residual per group of each grouping.
+    """A shared vector, and one small difference per group of each grouping. With m = 1, the plain chain.
 
-    A grouping gives each block its group, such as the weekday of each hour of the week;
-    without any, every block is its own group. With m = 1 this is the plain chain.
+    Parameters
+    ----------
+    blocks : int
+        m.
+    *groupings : sequences of int
+        Each gives every block its group, from 0, such as the weekday of each hour of the week. Without any,
+        every block is its own group.
+
+    Returns
+    -------
+    Basis
+
+    Raises
+    ------
+    ValueError
+        If a grouping does not give every block a group.
     """
     if blocks == 1:
         return single(1)
@@ -113,7 +153,18 @@ def residual(blocks: int, *groupings: Sequence[int] | Array) -> Basis:
 def fourier(blocks: int, harmonics: int, middles: npt.ArrayLike | None = None) -> Basis:
     """Weights that vary smoothly over the cycle: 1, cos(2 pi h s), sin(2 pi h s), h = 1..H.
 
-    s is the middle of each block as a fraction of the cycle; equal blocks unless given.
+    Parameters
+    ----------
+    blocks : int
+        m.
+    harmonics : int
+        H, at least 1.
+    middles : sequence of float, optional
+        s, the middle of each block as a fraction of the cycle; those of equal blocks by default.
+
+    Returns
+    -------
+    Basis
     """
     if harmonics < 1:
         raise ValueError(f"harmonics={harmonics!r}: at least one is needed")
@@ -125,7 +176,21 @@ def fourier(blocks: int, harmonics: int, middles: npt.ArrayLike | None = None) -
 
 
 def of(coefficients: Array) -> Basis:
-    """Any basis: w = sum_j coefficients[i, j] v_j in block i, one chain."""
+    """Any basis: w = sum_j coefficients[i, j] v_j in block i, one chain.
+
+    Parameters
+    ----------
+    coefficients : array of shape [m, vectors]
+
+    Returns
+    -------
+    Basis
+
+    Raises
+    ------
+    ValueError
+        If the table is not finite, a block has no active vector, or a vector is active in no block.
+    """
     table = np.asarray(coefficients, dtype=np.float64)
     if table.ndim != 2 or not np.isfinite(table).all():
         raise ValueError("a basis is a finite table [blocks, vectors] of coefficients")

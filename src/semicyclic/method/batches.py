@@ -30,7 +30,19 @@ SCAN = 8
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """Rows cut into visits and minibatches, ready for training, with their schedule, loss and batch size."""
+    """Rows cut into visits and minibatches, ready for training; made by `pack`.
+
+    Parameters
+    ----------
+    layout : Layout
+        The cells of the rows, in training order.
+    schedule, loss, classes, batch_size
+        As given to `pack`.
+    width : int
+        Number of feature columns.
+    intercept : bool
+        Whether the model has a constant column.
+    """
 
     layout: Layout
     schedule: AnySchedule
@@ -42,6 +54,7 @@ class Packed:
 
     @property
     def blocks(self) -> int:
+        """m, the number of blocks."""
         return self.schedule.blocks
 
     @property

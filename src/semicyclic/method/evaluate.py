@@ -37,8 +37,15 @@ MANY = 4096
 class Matrix:
     """Scores of every block's model on every block's rows.
 
-    values[i, j] is the metric of the model of block i on the rows of block j; NaN if there are none.
-    share: [m] each block's share of the rows.
+    Parameters
+    ----------
+    values : array of shape [m, m]
+        values[i, j] is the metric of the model of block i on the rows of block j; NaN if there are none.
+    share : array of shape [m]
+        Each block's share of the rows.
+    metric : Metric
+    labels : tuple of str
+        Names of the blocks.
     """
 
     values: Array
@@ -320,7 +327,13 @@ def area(score: Array, positive: Array, weight: Array) -> float:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of paired differences and its standard error."""
+    """Mean of paired differences and its standard error.
+
+    Parameters
+    ----------
+    mean, error : float
+    repetitions : int
+    """
 
     mean: float
     error: float
@@ -331,9 +344,23 @@ class Difference:
 
 
 def paired_difference(one: npt.ArrayLike, other: npt.ArrayLike) -> Difference:
-    """Mean difference between the scores `one` and `other` of repetitions that share their data.
+    """Mean difference between two sets of scores, of repetitions that share their data.
 
     What repetitions have in common cancels within each pair, so the standard error is that of the difference.
+
+    Parameters
+    ----------
+    one, other : sequence of float
+        A score for each repetition.
+
+    Returns
+    -------
+    Difference
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, or there are fewer than two repetitions.
     """
     gap = np.asarray(one, dtype=np.float64) - np.asarray(other, dtype=np.float64)
     if gap.ndim != 1 or np.shape(one) != np.shape(other):

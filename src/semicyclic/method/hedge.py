@@ -215,8 +215,11 @@ RULES = (potential, mix, prod, adahedge, learn_losses, in_play, play)
 class AdaHedge:
     """AdaHedge: no rate to tune, no bound on losses needed.
 
-    coin: a generator; then one expert is drawn at every step (needed without convexity).
-        Otherwise the model is the mixture.
+    Parameters
+    ----------
+    coin : numpy.random.Generator, optional
+        Draw one expert at every step (needed for losses that are not convex). By default the model is the
+        mixture of all.
     """
 
     coin: np.random.Generator | None = None
@@ -225,11 +228,11 @@ class AdaHedge:
         _check_coin(self.coin)
 
     def first(self, experts: int, blocks: int = 1) -> HedgeState:
-        """The state before the first step."""
+        """Return the state before the first step, of `experts` experts in each of `blocks` blocks."""
         return _first(ADAHEDGE, np.zeros((blocks, experts)), np.zeros(blocks), np.full(blocks, inf))
 
     def shares(self, losses: npt.ArrayLike) -> Array:
-        """[T, E] the probabilities before each step, given every expert's losses [T, E]."""
+        """Return the probabilities [T, E] before each step, given the experts' `losses` [T, E]."""
         table = _losses(losses)
         return _play(self.first(table.shape[1]), table)
 
@@ -247,16 +250,21 @@ class Prod:
     eta: its proof needs eta = nu, here delta. It also needs M >= 1; for a smaller M, delta = nu M keeps the
     regret to expert 0 at a constant times M.
 
-    bound: M. Differences beyond 2 M are clipped and counted: Lemma 1 then holds for the clipped losses.
-        Unless given, training takes M = G B if all chains are projected (`radius=`): two points of a ball of
-        radius B are at most 2 B apart, so their losses differ by at most 2 G B, and nothing needs to be
-        clipped.
-    lipschitz: G, if rows arrive in parts, so that their largest norm is not known beforehand.
-    steps: T_i, one for all blocks or one for each, if the rows do not show it: a stream, or a run that will
-        be extended. The guarantee is for that many steps.
-    rate: nu, to choose another one.
-    coin: a generator; then one expert is drawn at every step (see `in_play`). Otherwise the model is
-        the mixture.
+    Parameters
+    ----------
+    bound : float, optional
+        M. Differences beyond 2 M are clipped and counted: Lemma 1 then holds for the clipped losses. If all
+        chains are projected (`radius=`), it is G B by default: two points of a ball of radius B are at most
+        2 B apart, so their losses differ by at most 2 G B, and nothing needs to be clipped.
+    lipschitz : float, optional
+        G, if rows arrive in parts, so that their largest norm is not known beforehand.
+    steps : int or sequence of int, optional
+        T_i, one for all blocks or one for each, if the rows do not show it: a stream, or a run that will be
+        extended. The guarantee is for that many steps.
+    rate : float, optional
+        nu, to choose another one.
+    coin : numpy.random.Generator, optional
+        Draw one expert at every step (see `in_play`). By default the model is the mixture of all.
     """
 
     bound: float | None = None
@@ -276,7 +284,7 @@ class Prod:
                 raise ValueError(f"steps={self.steps!r}: a block has a whole number of steps, at least 1")
 
     def first(self, experts: int, steps: npt.ArrayLike, *, bound: float | None = None) -> HedgeState:
-        """The state before the first step of blocks with `steps` steps each.
+        """Return the state before the first step, of `experts` experts in blocks with `steps` steps each.
 
         bound: M, if it follows from a projection and the rule itself states none.
         """
@@ -314,7 +322,7 @@ class Prod:
         return nu, min(nu * min(M or 1.0, 1.0), 0.5)
 
     def shares(self, losses: npt.ArrayLike) -> Array:
-        """[T, 1 + N] the probabilities before each step, given every expert's losses [T, 1 + N]."""
+        """Return the probabilities [T, 1 + N] before each step, given the experts' `losses` [T, 1 + N]."""
         table = _losses(losses)
         hedge_state = self.first(table.shape[1], self.steps or len(table))
         shares = _play(hedge_state, table)

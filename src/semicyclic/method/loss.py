@@ -23,11 +23,23 @@ Function = Callable[[Array, Array], Array]
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss: its value and slope at (score, target), its link, its Lipschitz constant.
+    """A loss: a convex function of score and target.
 
-    `classes` is how many classes the labels have: 2 for logistic and hinge (targets -1 and
-    +1, one score), C for softmax (targets 0..C-1, C scores a row), 0 for regression.
-    `code` and `level` select the formula in compiled kernels.
+    Parameters
+    ----------
+    name : str
+        As in model files and on the command line; see `by_name`.
+    value, slope : callable
+        The loss and its derivative in the score, as functions of arrays (score, target).
+    link : callable
+        Maps scores to predictions: a probability, probabilities of classes, or the score itself.
+    lipschitz : float
+        Bound on |slope|; infinite if there is none.
+    classes : int
+        Number of classes: 2 for logistic and hinge (targets -1 and +1, one score), C for softmax (targets
+        0..C-1, C scores), 0 for regression.
+    code, level : int, float
+        Select the formula in compiled kernels.
     """
 
     name: str
@@ -62,7 +74,16 @@ LOGISTIC, HINGE, SQUARED, ABSOLUTE, QUANTILE, SOFTMAX = range(6)
 
 
 def sigmoid(score: Array) -> Array:
-    """1 / (1 + exp(-s)), without overflow on either side."""
+    """Return 1 / (1 + exp(-score)), without overflow on either side.
+
+    Parameters
+    ----------
+    score : array
+
+    Returns
+    -------
+    array
+    """
     small = np.exp(-np.abs(score))
     return np.asarray(np.where(score >= 0, 1.0, small) / (1.0 + small))
 
@@ -113,7 +134,17 @@ absolute = Loss(
 
 
 def quantile(level: float) -> Loss:
-    """The pinball loss, least in expectation at the `level` quantile of the label."""
+    """The pinball loss, whose expectation is least at the `level` quantile of the label.
+
+    Parameters
+    ----------
+    level : float
+        Between 0 and 1.
+
+    Returns
+    -------
+    Loss
+    """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level!r}: a quantile lies strictly between 0 and 1, such as 0.9")
     return Loss(
@@ -129,7 +160,17 @@ def quantile(level: float) -> Loss:
 
 
 def softmax(classes: int) -> Loss:
-    """Cross-entropy of C scores; two classes are the logistic loss in their difference."""
+    """Cross-entropy of C scores; for two classes, the logistic loss of the difference of the scores.
+
+    Parameters
+    ----------
+    classes : int
+        C, at least 2.
+
+    Returns
+    -------
+    Loss
+    """
     if classes != int(classes) or classes < 2:
         raise ValueError(f"classes={classes!r}: softmax needs at least two classes")
 
@@ -151,7 +192,22 @@ def softmax(classes: int) -> Loss:
 
 
 def by_name(name: str) -> Loss:
-    """Return the loss with this name, as written in model files and command lines."""
+    """Return the loss with this name, as written in model files and on the command line.
+
+    Parameters
+    ----------
+    name : str
+        logistic, hinge, squared, absolute, quantile(0.9) or softmax(3).
+
+    Returns
+    -------
+    Loss
+
+    Raises
+    ------
+    ValueError
+        If there is no such loss.
+    """
     plain = {each.name: each for each in (logistic, hinge, squared, absolute)}
     if name in plain:
         return plain[name]

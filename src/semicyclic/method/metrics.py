@@ -9,7 +9,17 @@ ACCURACY, LOG_LOSS, AUC, ABSOLUTE_ERROR, SQUARED_ERROR, PINBALL = range(6)
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: its name, whether larger is better, and the code that kernels use for it."""
+    """A metric of predictions.
+
+    Parameters
+    ----------
+    name : str
+    code : int
+        Selects the formula in compiled kernels.
+    more_is_better : bool
+    level : float
+        Of a quantile.
+    """
 
     name: str
     code: int
@@ -41,14 +51,33 @@ squared_error = Metric("squared_error", SQUARED_ERROR)
 
 
 def pinball(level: float) -> Metric:
-    """The quantile (pinball) loss at `level`."""
+    """The quantile (pinball) loss.
+
+    Parameters
+    ----------
+    level : float
+        The quantile, between 0 and 1.
+
+    Returns
+    -------
+    Metric
+    """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level!r}: a quantile lies strictly between 0 and 1, such as 0.9")
     return Metric(f"pinball({level!r})", PINBALL, level=level)
 
 
 def natural(loss: Loss) -> Metric:
-    """The default metric of models with this loss."""
+    """Return the default metric of models with a loss: accuracy, or the error that the loss minimises.
+
+    Parameters
+    ----------
+    loss : Loss
+
+    Returns
+    -------
+    Metric
+    """
     if loss.classes:
         return accuracy
     if loss.code == QUANTILE:

@@ -18,13 +18,23 @@ from semicyclic.types import Array
 class Pluralistic:
     """Model with one set of linear weights per block; immutable.
 
-    held: the weights [m, C, d+1], the intercept last, or a `DeltaWeights` read from a file. An array that
-        fits is shared with the caller: do not change it afterwards.
-    schedule: maps times to blocks. loss: its link turns scores into predictions.
-    classes: the classes in the order of their codes; empty for regression.
-    fallback: blocks that were never visited; they have the consensus mean.
-    features: how features are made from table columns, any JSON value; stored with the model.
-    provenance: where the model comes from, a JSON value.
+    Parameters
+    ----------
+    held : array of shape [m, C, d+1], or DeltaWeights
+        The weights, the intercept last. An array that fits is shared with the caller: do not change it
+        afterwards.
+    schedule : Schedule or Numbered
+        Maps times to blocks.
+    loss : Loss
+        Its link turns scores into predictions.
+    classes : tuple
+        The classes in the order of their codes; empty for regression.
+    fallback : tuple of int
+        Blocks that were never visited; they have the consensus mean.
+    features : JSON value
+        How features are made from table columns; stored with the model.
+    provenance : JSON value
+        Where the model comes from; stored with the model.
     """
 
     held: Array | DeltaWeights
@@ -79,7 +89,13 @@ class Pluralistic:
         return self.held.table() if isinstance(self.held, DeltaWeights) else self.held
 
     def block_weights(self, block: int) -> Array:
-        """[C, d+1] the weights of one block."""
+        """Return the weights [C, d+1] of one block.
+
+        Parameters
+        ----------
+        block : int
+            From 0.
+        """
         if not 0 <= block < self.blocks:
             raise ValueError(f"block {block}: the model has blocks 0 to {self.blocks - 1}")
         return self.held.block(block) if isinstance(self.held, DeltaWeights) else np.asarray(self.held[block])
@@ -158,7 +174,18 @@ class Pluralistic:
         return score if score.shape[1] > 1 else score[:, 0]
 
     def predict(self, rows: Rows, **where: Any) -> Array:
-        """The class or number of each row; a score of exactly 0 is the first class. See `score`."""
+        """Predict the class or number of each row; a score of exactly 0 is the first class.
+
+        Parameters
+        ----------
+        rows : Rows
+        **where
+            `block` or `membership`, as in `score`.
+
+        Returns
+        -------
+        array of shape [n]
+        """
         score = self.score(rows, **where)
         if not self.classes:
             return self.loss.link(score)
@@ -166,7 +193,23 @@ class Pluralistic:
         return np.asarray(np.asarray(self.classes)[code])
 
     def predict_proba(self, rows: Rows, **where: Any) -> Array:
-        """[n, classes] the probability of each class, in the order of `classes`. Arguments as in `score`."""
+        """Predict the probability of each class.
+
+        Parameters
+        ----------
+        rows : Rows
+        **where
+            `block` or `membership`, as in `score`.
+
+        Returns
+        -------
+        array of shape [n, classes], in the order of `classes`
+
+        Raises
+        ------
+        ValueError
+            If the model predicts numbers, or its loss has no probabilities.
+        """
         if not self.classes:
             raise ValueError("this model predicts numbers, not classes: use predict")
         if self.loss.name == "hinge":
@@ -178,7 +221,17 @@ class Pluralistic:
         return chance if chance.ndim == 2 else np.stack([1.0 - chance, chance], axis=1)
 
     def mixture(self, share: npt.ArrayLike) -> Array:
-        """sum_i a(i) w^i: one set of weights [C, d+1] for a client with availability `share`."""
+        """Return one set of weights, sum_i a(i) w^i, for a client with availability a.
+
+        Parameters
+        ----------
+        share : array of shape [m]
+            a, the share of each block.
+
+        Returns
+        -------
+        array of shape [C, d+1]
+        """
         given = np.asarray(share, dtype=np.float64)
         if given.shape != (self.blocks,) or not np.isfinite(given).all():
             raise ValueError(f"share must be {self.blocks} finite numbers, one for each block")

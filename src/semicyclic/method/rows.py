@@ -140,7 +140,17 @@ class Rows:
         return part
 
     def with_blocks(self, block: npt.ArrayLike, cycle: npt.ArrayLike | None = None) -> "Rows":
-        """Return the same rows with other blocks and cycles, ignoring their times."""
+        """Return the same rows with other blocks and cycles, ignoring their times.
+
+        Parameters
+        ----------
+        block, cycle : sequences of int
+            As in `Rows`.
+
+        Returns
+        -------
+        Rows
+        """
         moved = object.__new__(Rows)
         vars(moved).update(vars(self))
         moved.when = None
@@ -149,7 +159,18 @@ class Rows:
         return moved
 
     def place(self, schedule: AnySchedule | int) -> Located:
-        """Return (cycle, block) of each row. An int m is a schedule of m numbered blocks."""
+        """Return the cycle and the block of each row.
+
+        Parameters
+        ----------
+        schedule : Schedule, Numbered or int
+            An int m is a schedule of m numbered blocks.
+
+        Returns
+        -------
+        Located
+            The arrays (cycle, block).
+        """
         held = as_schedule(schedule)
         if self.when is not None:
             if not isinstance(held, Schedule):
@@ -161,7 +182,16 @@ class Rows:
         return Located(np.r_[0, np.cumsum(np.diff(block) < 0)], block)
 
     def blocks_in(self, schedule: AnySchedule | int) -> Array:
-        """Return the block of each row."""
+        """Return the block of each row.
+
+        Parameters
+        ----------
+        schedule : Schedule, Numbered or int
+
+        Returns
+        -------
+        array of shape [n]
+        """
         held = as_schedule(schedule)
         if self.block is None:
             if self.when is None:

@@ -191,7 +191,7 @@ class Run:
     def soft(self, membership: npt.ArrayLike, schedule: AnySchedule | int) -> "Run":
         """View of the run in which blocks belong to several models by shares (docs/math.md#soft-training).
 
-        membership: [blocks, models], rows summing to one.
+        membership: [blocks, models], rows summing to one. schedule: of the models.
         """
         share = np.asarray(membership, dtype=np.float64)
         held = as_schedule(schedule)

@@ -24,15 +24,27 @@ RATE = 0.2
 
 @dataclass(frozen=True)
 class Step:
-    """A rule for step sizes.
+    """A rule for step sizes; made by the functions below.
 
-    rule: SGD (one step size throughout), DUAL (dual averaging) or ADAGRAD (per coordinate).
-    size: the step size itself if horizon is 0; for DUAL, B / (G sqrt(2)), to be divided by sqrt(t + 1); for
+    Parameters
+    ----------
+    rule : {SGD, DUAL, ADAGRAD}
+        One step size throughout, dual averaging, or AdaGrad's per-coordinate steps.
+    size : float
+        The step size itself if `horizon` is 0; for DUAL, B / (G sqrt(2)), to be divided by sqrt(t + 1); for
         ADAGRAD, its rate.
-    horizon: if not 0, the step size is size / sqrt(horizon * T): 2 for the paper's, 1 for the tight one.
-    total: T, if the caller knows it and the rows do not show it (a stream). Every chain, separate
-        ones included, then takes this T.
-    box: AdaGrad's bound on every |w_j|.
+    horizon : float
+        If not 0, the step size is size / sqrt(horizon * T): 2 for the paper's, 1 for the tight one.
+    total : int, optional
+        T, if the caller knows it and the rows do not show it (a stream). Every chain, separate ones included,
+        then takes this T.
+    box : float
+        AdaGrad's bound on every |w_j|.
+
+    Raises
+    ------
+    ValueError
+        If a number is not positive.
     """
 
     rule: int
@@ -50,7 +62,7 @@ class Step:
             raise ValueError(f"total={self.total!r}: the number of steps must be at least 1")
 
     def eta(self, steps: float | None) -> float:
-        """The step size of a chain that will make `steps` steps."""
+        """Return the step size of a chain that will make `steps` steps; None if their number is unknown."""
         if self.horizon == 0.0:
             return self.size
         steps = self.total if self.total is not None else steps
@@ -63,39 +75,101 @@ class Step:
 
 
 def constant(size: float) -> Step:
-    """The same step throughout; regret B^2 / (2 eta) + eta T G^2 / 2."""
+    """The same step size throughout; regret B^2 / (2 eta) + eta T G^2 / 2.
+
+    Parameters
+    ----------
+    size : float
+        eta.
+
+    Returns
+    -------
+    Step
+    """
     return Step(SGD, size)
 
 
 def paper(radius: float = 1.0, *, lipschitz: float = 1.0, total: int | None = None) -> Step:
-    """B / (G sqrt(2 T)), as in Theorem 3; T is the chain's own number of steps, or `total`."""
+    """The step size of Theorem 3, B / (G sqrt(2 T)).
+
+    Parameters
+    ----------
+    radius : float
+        B, the norm of the solutions to compete with.
+    lipschitz : float
+        G, a bound on the norm of a gradient.
+    total : int, optional
+        T; by default the chain's own number of steps.
+
+    Returns
+    -------
+    Step
+    """
     return Step(SGD, radius / lipschitz, horizon=2.0, total=total)
 
 
 def tight(radius: float = 1.0, *, lipschitz: float = 1.0, total: int | None = None) -> Step:
-    """B / (G sqrt(T)), the best constant step: regret B G sqrt(T)."""
+    """The best constant step size, B / (G sqrt(T)): regret B G sqrt(T).
+
+    Parameters
+    ----------
+    radius, lipschitz, total
+        As in `paper`.
+
+    Returns
+    -------
+    Step
+    """
     return Step(SGD, radius / lipschitz, horizon=1.0, total=total)
 
 
 def dual_averaging(radius: float = 1.0, *, lipschitz: float = 1.0) -> Step:
-    """w_{t+1} = -B / (G sqrt(2 (t+1))) times the sum of gradients: no T needed.
+    """Dual averaging: w_{t+1} is -B / (G sqrt(2 (t+1))) times the sum of gradients. It needs no T.
 
-    Regret at most sqrt(2) G B sqrt(T) for every T, without projection. Starts from zero.
+    The regret is at most sqrt(2) G B sqrt(T) for every T, without projection. The chain starts from zero.
+
+    Parameters
+    ----------
+    radius, lipschitz
+        As in `paper`.
+
+    Returns
+    -------
+    Step
     """
     return Step(DUAL, radius / lipschitz / sqrt(2.0))
 
 
 def adagrad(rate: float = 0.5, *, box: float = inf) -> Step:
-    """Per-coordinate steps rate / sqrt(sum of squared gradients so far).
+    """AdaGrad: per-coordinate steps rate / sqrt(sum of squared gradients so far).
 
-    With a box |w_j| <= D (`box`) the regret to any w in the box is at most (2 D^2 / rate + rate) sum_j
+    With a box |w_j| <= D the regret to any w in the box is at most (2 D^2 / rate + rate) sum_j
     sqrt(sum_t g_tj^2), least at rate = sqrt(2) D, and Theorem 3 holds for the means of blocks, with that
-    regret over T in the place of sqrt(2 B^2 / T). Without a box it is a useful method with no guarantee
-    claimed.
+    regret over T in the place of sqrt(2 B^2 / T). Without a box, no guarantee is claimed.
+
+    Parameters
+    ----------
+    rate : float
+        Step size of a coordinate at its first gradient of size 1.
+    box : float
+        D, the bound on every |w_j|; unbounded by default.
+
+    Returns
+    -------
+    Step
     """
     return Step(ADAGRAD, rate, box=box)
 
 
 def of(step_size: "float | Step") -> Step:
-    """Return a step rule; a number is a constant step."""
+    """Return a step rule; a number is a constant step size.
+
+    Parameters
+    ----------
+    step_size : float or Step
+
+    Returns
+    -------
+    Step
+    """
     return step_size if isinstance(step_size, Step) else constant(float(step_size))

@@ -80,12 +80,32 @@ def pluralistic(rows: Data, schedule: AnySchedule | int | None = None, **setting
 
 
 def consensus(rows: Data, schedule: AnySchedule | int | None = None, **settings: Unpack[Settings]) -> Run:
-    """Train the same chain as `pluralistic`; every read-out is one model for all blocks."""
+    """Train the same chain as `pluralistic`; every read-out is one model for all blocks.
+
+    Parameters
+    ----------
+    rows, schedule, **settings
+        As in `pluralistic`.
+
+    Returns
+    -------
+    Run
+    """
     return chain(rows, schedule, bases.single, plural=False, **settings)
 
 
 def separate(rows: Data, schedule: AnySchedule | int | None = None, **settings: Unpack[Settings]) -> Run:
-    """Train a separate chain for each block, on the rows of that block only (Section 4)."""
+    """Train a separate chain for each block, on the rows of that block only (Section 4).
+
+    Parameters
+    ----------
+    rows, schedule, **settings
+        As in `pluralistic`.
+
+    Returns
+    -------
+    Run
+    """
     return chain(rows, schedule, bases.separate, **settings)
 
 
@@ -97,8 +117,17 @@ def residual(
 ) -> Run:
     """Train a shared vector and a small difference per block (docs/math.md#residual).
 
-    groupings: if given, a difference per group of each grouping instead of per block. A grouping lists the
-        group of each block, such as the weekday of each hour of the week.
+    Parameters
+    ----------
+    rows, schedule, **settings
+        As in `pluralistic`.
+    groupings : sequence of sequences of int, optional
+        A difference per group of each grouping instead of per block. A grouping lists the group of each
+        block, such as the weekday of each hour of the week.
+
+    Returns
+    -------
+    Run
     """
     return chain(rows, schedule, lambda m: bases.residual(m, *map(list, groupings)), **settings)
 
@@ -154,11 +183,24 @@ def chain(
     plural: bool = True,
     **settings: Unpack[Settings],
 ) -> Run:
-    """Train on any basis: a `Basis`, or a function that makes one for m blocks.
+    """Train on any basis.
 
-    rows: `Rows` with a schedule; rows packed by `pack`, without one; or an iterable of `Rows`, the parts of
-        one stream, cut into minibatches as if they were one table.
-    plural: whether read-outs give one model per block, or one for all.
+    Parameters
+    ----------
+    rows : Rows, Packed or iterable of Rows
+        `Rows` with a schedule; rows packed by `pack`, without one; or the parts of one stream, cut into
+        minibatches as if they were one table.
+    schedule : Schedule, Numbered or int, optional
+    basis : Basis or callable
+        A basis, or a function that makes one for m blocks.
+    plural : bool
+        Whether read-outs give one model per block, or one for all.
+    **settings
+        See `train.Settings`.
+
+    Returns
+    -------
+    Run
     """
     return _train(rows, schedule, ChainSpec((basis,), (_step_size(settings),), plural=plural), settings)
 
@@ -211,8 +253,19 @@ def _train(rows: Data, schedule: AnySchedule | int | None, chains: ChainSpec, se
 def extend(run: Run, rows: Rows, *, final: bool = True) -> Run:
     """Continue a run on more rows; return a new run and leave the given one unchanged.
 
-    final: whether no rows will follow. With False an incomplete minibatch waits for the next rows, and the
-        result is the same as if all rows had been given at once. The first call needs `final=False` as well.
+    Parameters
+    ----------
+    run : Run
+        Trained with `final=False`.
+    rows : Rows
+        Rows that follow those of the run.
+    final : bool
+        Whether no rows will follow. With False an incomplete minibatch waits for the next rows, and the
+        result is the same as if all rows had been given at once.
+
+    Returns
+    -------
+    Run
     """
     if run.is_view:
         raise ValueError("this is a coarser or soft view of a run: extend the run itself")
@@ -222,7 +275,16 @@ def extend(run: Run, rows: Rows, *, final: bool = True) -> Run:
 
 
 def finish(run: Run) -> Run:
-    """Return the run without further rows: trained on the incomplete minibatch too."""
+    """Return the run without further rows: trained on the incomplete minibatch too.
+
+    Parameters
+    ----------
+    run : Run
+
+    Returns
+    -------
+    Run
+    """
     return continue_run(_apart(run), None, batch_size=run.batch_size, final=True)
 
 

@@ -9,7 +9,13 @@ from semicyclic.schedule.schedule import Schedule
 
 @dataclass(frozen=True)
 class Numbered:
-    """Schedule without times: `blocks` blocks, numbered from 0. Rows state their block."""
+    """Schedule without times: blocks are numbered from 0, and rows state their block.
+
+    Parameters
+    ----------
+    blocks : int
+        m.
+    """
 
     blocks: int
 

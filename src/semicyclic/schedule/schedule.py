@@ -37,10 +37,19 @@ class Schedule:
 
     Create one with `daily`, `weekly` or `every`.
 
-    period: length in microseconds. labels: names of the blocks. zone: IANA time zone.
-    starts: start of each block within the period, in microseconds, in block order. A block ends where the
-        next one begins; the last one may extend across the end of the period.
-    origin: wall time at which cycle 0 begins, in microseconds since 1970.
+    Parameters
+    ----------
+    period : int
+        Length in microseconds.
+    starts : tuple of int
+        Start of each block within the period, in microseconds, in block order. A block ends where the next
+        one begins; the last one may extend across the end of the period.
+    labels : tuple of str
+        Names of the blocks.
+    zone : str
+        IANA time zone.
+    origin : int
+        Wall time at which cycle 0 begins, in microseconds since 1970.
     """
 
     period: int
@@ -83,7 +92,19 @@ class Schedule:
 
     @staticmethod
     def weekly(blocks: int | None = None, *, edges: Edges | None = None, zone: str = "UTC") -> "Schedule":
-        """Cut the week, which begins on Monday, into blocks; edges are such as "Sat 08:00". See `daily`."""
+        """Cut the week, which begins on Monday, into blocks.
+
+        Parameters
+        ----------
+        blocks, zone
+            As in `daily`.
+        edges : sequence or mapping, optional
+            As in `daily`, with weekdays: "Sat 08:00".
+
+        Returns
+        -------
+        Schedule
+        """
         return Schedule(7 * DAY, *build(7 * DAY, blocks, edges), zone, MONDAY)
 
     @staticmethod
@@ -95,7 +116,21 @@ class Schedule:
         zone: str = "UTC",
         origin: datetime | None = None,
     ) -> "Schedule":
-        """Cut any period (a timedelta, or seconds) into blocks, counting periods from wall time `origin`."""
+        """Cut any period into blocks.
+
+        Parameters
+        ----------
+        period : timedelta or float
+            Its length, as a timedelta or in seconds.
+        blocks, edges, zone
+            As in `daily`.
+        origin : datetime, optional
+            Wall time from which periods are counted.
+
+        Returns
+        -------
+        Schedule
+        """
         ticks = to_microseconds(period if isinstance(period, timedelta) else timedelta(seconds=period))
         start = (
             0 if origin is None else to_microseconds(origin.replace(tzinfo=None) - EPOCH.replace(tzinfo=None))
@@ -136,7 +171,16 @@ class Schedule:
         return self.place(instants(when, zone=zone, ambiguous=ambiguous, missing=missing))
 
     def place(self, ticks: Array) -> Located:
-        """`locate` for times in microseconds since 1970 UTC."""
+        """Return (cycle, block) of times in microseconds since 1970 UTC; see `locate`.
+
+        Parameters
+        ----------
+        ticks : array of int
+
+        Returns
+        -------
+        Located
+        """
         order = np.argsort(self.starts)
         starts, owner = np.array(self.starts)[order], order
         if starts[0] != 0:
@@ -151,10 +195,22 @@ class Schedule:
         return Located(cycle, owner[np.searchsorted(starts, rest, side="right") - 1].astype(np.int64))
 
     def membership(self, when: object, *, width: timedelta, **naive: Any) -> Array:
-        """[rows, m] soft membership: the share of a window around each time that falls into each block.
+        """Return soft membership: the share of a window around each time that falls into each block.
 
-        The window is `width` of wall time, centred on the time. The result is a distribution over blocks per
-        row, as `Pluralistic.predict(membership=...)` accepts it (docs/math.md#soft-membership).
+        Parameters
+        ----------
+        when : sequence of times
+            As in `locate`.
+        width : timedelta
+            Wall time of the window, which is centred on the time.
+        **naive
+            `zone`, `ambiguous` and `missing`, as in `locate`.
+
+        Returns
+        -------
+        array of shape [n, m]
+            A distribution over blocks per row, as `Pluralistic.predict(membership=...)` accepts it
+            (docs/math.md#soft-membership).
         """
         window = to_microseconds(width)
         if not window > 0:
@@ -182,7 +238,21 @@ class Schedule:
         return rest == 0 and self.starts == tuple(range(0, self.period, width))
 
     def nest(self, coarser: "Schedule") -> Array:
-        """[m] the block of a coarser schedule that contains each block of this one."""
+        """Return the block of a coarser schedule that contains each block of this one.
+
+        Parameters
+        ----------
+        coarser : Schedule
+
+        Returns
+        -------
+        array of shape [m]
+
+        Raises
+        ------
+        ValueError
+            If a block of the coarser schedule is not a union of blocks of this one.
+        """
         same = (self.period, self.origin, self.zone) == (coarser.period, coarser.origin, coarser.zone)
         if not same or not set(coarser.starts) <= set(self.starts):
             raise ValueError(
@@ -205,7 +275,21 @@ class Schedule:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "Schedule":
-        """Read the result of `to_json`."""
+        """Read the result of `to_json`.
+
+        Parameters
+        ----------
+        value : dict
+
+        Returns
+        -------
+        Schedule
+
+        Raises
+        ------
+        ValueError
+            If it is not a schedule.
+        """
         try:
             return Schedule(
                 period=int(value["period"]),

@@ -17,7 +17,17 @@ class Visits(NamedTuple):
 
 
 def visits(cycle: npt.ArrayLike, block: npt.ArrayLike) -> Visits:
-    """Cut a sequence of (cycle, block) into visits, in order of arrival."""
+    """Cut a sequence of (cycle, block) into visits, in order of arrival.
+
+    Parameters
+    ----------
+    cycle, block : arrays of shape [n]
+
+    Returns
+    -------
+    Visits
+        Visit v is rows start[v]:start[v+1], in cycle[v] and block[v].
+    """
     cycles, blocks = np.asarray(cycle, np.int64), np.asarray(block, np.int64)
     if cycles.ndim != 1 or cycles.shape != blocks.shape:
         raise ValueError(f"cycle has shape {cycles.shape} and block {blocks.shape}: give one of each per row")

@@ -27,9 +27,19 @@ DOUBLING, POWER, ZETA = 2.0, 1.4, 3.1055472779775815
 class Certificate:
     """Upper bounds on the risk of a run's mean model, and the conditions under which they hold.
 
-    mean, bound: over all steps: the progressive loss, and an upper bound on the risk sum_i alpha_i F_i(w~^i),
-        where alpha_i is block i's share of the steps.
-    block_mean, block_bound: [m] the same for each block; all of them hold simultaneously.
+    Parameters
+    ----------
+    mean, bound : float
+        Over all steps: the progressive loss, and an upper bound on the risk sum_i alpha_i F_i(w~^i), where
+        alpha_i is block i's share of the steps.
+    block_mean, block_bound : arrays of shape [m]
+        The same for each block; all of them hold simultaneously.
+    steps : int
+        T.
+    span, delta, candidates, any_time
+        As given to `certificate`.
+    projected : bool
+        Whether all iterates were projected onto a ball.
     """
 
     mean: float

@@ -127,7 +127,7 @@ class Storage:
             raise ValueError(f"folder={self.folder!r}: no such folder; create it first")
 
     def dtypes(self, layout: ArraySpec) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]]]:
-        """Return the dtypes that store the means over all rounds, and those of recent cycles."""
+        """Return the dtypes of stored means, over all rounds and of recent cycles, for arrays of `layout`."""
         full_dtypes = [np.dtype(np.float64 if dtype.itemsize > 4 else np.float32) for dtype in layout.dtypes]
         if self.precision == "full":
             return full_dtypes, full_dtypes

@@ -121,7 +121,7 @@ class BlockModels:
         return mixture
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write models and schedule atomically to one safetensors file, with arrays named `block/name`."""
+        """Write models and schedule atomically to a safetensors file `path`; arrays are named `block/name`."""
         header = {
             "format": FORMAT,
             "schedule": self.schedule.to_json(),
@@ -139,7 +139,7 @@ class BlockModels:
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "BlockModels":
-        """Read a file that `save` wrote.
+        """Read the file `path` that `save` wrote.
 
         Raises
         ------

@@ -41,7 +41,7 @@ class Clock(Protocol):
         ...
 
 
-class _Instant:
+class _Instant(Clock):
     """Base of the clocks: stores the time of the latest round."""
 
     instant: int

@@ -345,7 +345,10 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> "SemiCyclicRegressor":
-        """Fit the models of all blocks; parameters as in `SemiCyclicClassifier.fit`."""
+        """Fit the models of all blocks.
+
+        X, y, sample_weight, when, blocks: as in `SemiCyclicClassifier.fit`, with numbers as labels.
+        """
         with self._all_or_nothing():
             X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=True)
             self._learn_all(
@@ -356,7 +359,7 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> "SemiCyclicRegressor":
-        """Continue training on later rows, as `SemiCyclicClassifier.partial_fit` does."""
+        """Continue training on later rows, like `SemiCyclicClassifier.partial_fit`; parameters as in `fit`."""
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
             X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=first)
