@@ -169,11 +169,29 @@ def test_the_two_regrets_of_prod_are_never_above_their_bounds(seed: int, style: 
 
 
 def test_lemma_1_of_the_paper_is_false_as_stated_and_the_corrected_bound_holds() -> None:
-    """ERRATA 8: a regret above 2B sqrt((T/m) ln(BT/m)) is reached by some losses with |l0-l1| <= 2B."""
+    """Some losses with |l0 - l1| <= 2B reach a regret above 2B sqrt(T_i ln(B T_i))."""
     B, T = 4.0, 1000
     claimed, right = (c * B * np.sqrt(T * np.log(B * T)) for c in (2, 4))
     nu = hedge.prod_rate(T, B)
     assert claimed < worst_regret(nu, 2 * B, T) <= right
+
+
+def test_the_sequence_of_the_documentation_refutes_lemma_1() -> None:
+    """docs/math.md#hedge-guarantees: -8 for 436 steps, then +8 for 564."""
+    difference = np.repeat([-8.0, 8.0], [436, 564])
+    share = sc.Prod(bound=4.0).shares(np.stack([difference, np.zeros(1000)], axis=1))
+    assert float(share[:, 0] @ difference) == pytest.approx(743.66, abs=0.005)
+    assert 8 * np.sqrt(1000 * np.log(4000)) == pytest.approx(728.57, abs=0.005)
+
+
+def test_theorem_4_holds_although_its_proof_does_not() -> None:
+    """The regret to a block's own chain, plus that of the chain, is below 4 B sqrt(T_i ln(B T_i))."""
+    T = np.unique(np.r_[np.arange(2, 3000), np.round(10 ** np.arange(3.5, 11.1, 0.1))])
+    for B in (1.0, 1.2, 1.5, 2.0, 4.0, 10.0, 1e2, 1e4, 1e8, 1e20):
+        t = T[(np.log(B * T) > 0) & (4 * np.log(B * T) <= T)]
+        nu = np.array([hedge.prod_rate(steps, B) for steps in t])
+        regret = 4 * nu * B**2 * t + np.log(1 / nu) / nu + B * np.sqrt(t)
+        assert (regret < 0.997 * 4 * B * np.sqrt(t * np.log(B * t))).all()
 
 
 def worst_regret(nu: float, reach: float, T: int) -> float:

@@ -1,7 +1,7 @@
 """`Calendar`: the hours, weekdays and coarser blocks that the blocks of a schedule belong to.
 
-A daily rhythm may hide a weekly one. Therefore a daily schedule is refined to one week, cut at every
-midnight. Its blocks are groups of these finer blocks, and so are the weekdays.
+A daily rhythm may hide a weekly one. Therefore a daily schedule is refined to blocks of a week, cut at every
+midnight. A block of the day is then a group of these finer blocks, and so is a weekday.
 """
 
 from dataclasses import dataclass

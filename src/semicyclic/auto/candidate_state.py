@@ -8,7 +8,7 @@ from semicyclic.types import Array
 
 # Step sizes per chain (half constant, half AdaGrad), step sizes of each sort, and read-outs per group.
 LANES, STEPS, READ_OUTS = 8, 4, 5
-# Index in `CandidateState.held` of the restarted mean that becomes the next tail.
+# Index in `CandidateState.total_weight` of the restarted mean that becomes the next tail.
 FRESH = 4
 
 
@@ -67,8 +67,8 @@ class CandidateState(NamedTuple):
     mass: Array
 
 
-def new_candidate_state(tables: Any, columns: int, outputs: int, apart: int) -> CandidateState:
-    """Return the state of untrained chains. apart: number of groups also kept as of the last freeze time."""
+def new_candidate_state(tables: Any, columns: int, outputs: int, snapshots: int) -> CandidateState:
+    """Return the state of untrained chains. snapshots: number of groups kept also as of the freeze time."""
     V, G, kinds = tables.vectors, tables.groups, len(tables.active)
 
     def zeros(*shape: int) -> Array:
@@ -83,8 +83,8 @@ def new_candidate_state(tables: Any, columns: int, outputs: int, apart: int) -> 
         np.zeros((G, 2), np.int64),
         zeros(kinds, columns, outputs, LANES),
         zeros(V, columns, outputs, LANES),
-        zeros(apart, columns, outputs, READ_OUTS, LANES),
-        np.zeros((apart, 2), np.int64),
+        zeros(snapshots, columns, outputs, READ_OUTS, LANES),
+        np.zeros((snapshots, 2), np.int64),
         np.array([-1, -1, 0, -(2**62), -1, -1]),
         np.zeros(3),
     )

@@ -1,7 +1,7 @@
 """Export of a portfolio: mixture weights, losses, and the mixture as one linear model.
 
-A mixture of linear models is a linear model. `Portfolio.question` names the evaluation protocol whose mixture
-weights are exported.
+A mixture of linear models is a linear model. `Portfolio.exported_protocol` names the evaluation protocol
+whose mixture weights are exported.
 """
 
 from typing import Any

@@ -42,7 +42,7 @@ def federate(
     devices: Annotated[int, Parameter(help="Number of devices (synthetic).")] = 1000,
     per_round: Annotated[int, Parameter(help="Number of replies that end a round, k.")] = 20,
     invited: Annotated[
-        int | None, Parameter(help="Number of devices invited to a round, n. Default: 1.3 k.")
+        int | None, Parameter(help="Number of devices invited to a round, n. Default: 1.3 times --per-round.")
     ] = None,
     days: Annotated[int, Parameter(help="Number of simulated days of training.")] = 10,
     rounds_per_block: Annotated[int, Parameter(help="Rounds per block of a day.")] = 6,

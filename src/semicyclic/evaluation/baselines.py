@@ -15,7 +15,10 @@ PRIOR_COUNT = 0.5
 
 
 def simple(loss: Loss, target: Array, block: Array, known: Array) -> dict[str, Array]:
-    """Return the predictions of each baseline by name."""
+    """Return the predictions of the running rate, the previous label and the rate of the block, by name.
+
+    known: [n] number of rows whose labels are known when a row is predicted.
+    """
     if loss.classes == 0:
         return {
             RATE: _means(target, known)[:, None],

@@ -57,7 +57,7 @@ class ScoreSums(NamedTuple):
         return ("log_loss", "accuracy") if len(self.scored) else ("mse", "mae")
 
     def overall(self, units: tuple[float, float]) -> list[dict[str, float]]:
-        """Return the measures of every model in the units of the labels. units: as in `LabelledStream`."""
+        """Return the measures of every model over all blocks. units: factors of the two measures."""
         first, second = self.names()
         sums = self.by_block.sum(axis=1) / max(self.rows.sum(), 1.0)
         measures = [{first: float(one * units[0]), second: float(other * units[1])} for one, other in sums.T]

@@ -71,7 +71,9 @@ class Packed:
 
         layout = self.layout
         return float(
-            kernels.batching.longest_row(layout.starts, layout.values, layout.weights, float(self.intercept))
+            kernels.batching.largest_row_norm(
+                layout.starts, layout.values, layout.weights, float(self.intercept)
+            )
         )
 
 

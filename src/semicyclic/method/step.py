@@ -75,7 +75,7 @@ class Step:
 
 
 def constant(size: float) -> Step:
-    """The same step size throughout; regret B^2 / (2 eta) + eta T G^2 / 2.
+    """The same step size throughout; the regret is at most B^2 / (2 eta) + eta T G^2 / 2.
 
     Parameters
     ----------

@@ -252,8 +252,8 @@ def random_rotation(
 
 
 def dimension_needed(cycles: int, steps: int, *, reach: float = 1.0, delta: float = 0.05) -> int:
-    """Dimension in which unseen directions stay hidden from T queries of norm at most reach * B.
+    """Dimension in which unseen directions stay hidden from T points of norm at most reach * B.
 
-    d >= 4K + 2048 R^2 K^3 ln(8KT / delta) (docs/math.md#discovery).
+    d >= 4K + 2048 R^2 K^3 ln(8KT / delta) (docs/math.md#discovery). steps: T, the queries and the output.
     """
     return 4 * cycles + ceil(2048 * reach**2 * cycles**3 * log(8 * cycles * steps / delta))

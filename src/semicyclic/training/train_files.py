@@ -177,7 +177,7 @@ class FileTraining:
             pass
 
     def _save_model(self, state: TrainState) -> None:
-        """Save the current model, without the rows that are still waiting."""
+        """Save the current model; it is not trained on the rows that are still waiting."""
         began = self.clock()
         if state.run.log.pages:
             save(self._model(state), self.folder / MODEL)

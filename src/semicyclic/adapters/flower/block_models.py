@@ -121,7 +121,7 @@ class BlockModels:
         return mixture
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write models and schedule atomically to a safetensors file `path`; arrays are named `block/name`."""
+        """Write models and schedule atomically to the safetensors file `path`, arrays as `block/name`."""
         header = {
             "format": FORMAT,
             "schedule": self.schedule.to_json(),

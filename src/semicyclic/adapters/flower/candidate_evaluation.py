@@ -49,7 +49,7 @@ def keys_of(strategy: Strategy) -> RecordKeys:
 
 
 def is_trial(message: Message) -> bool:
-    """Return whether a message or reply belongs to the evaluation of candidates."""
+    """Return whether a message or reply belongs to the evaluation of candidate models on clients."""
     return CANDIDATE_MARKER in message.metadata.group_id
 
 

@@ -100,7 +100,9 @@ class ServerState:
         elif SHARED in self.current and arrays is not self.current[SHARED].record:
             given = ChainModel.of(arrays)
             if ArraySpec.of(given.values)[:2] != self._layout[:2]:
-                raise ValueError("array names or shapes differ from those of the run so far")
+                raise ValueError(
+                    "the names or shapes of the model's arrays differ from those of the run so far: give the same network"
+                )
             self.current[SHARED] = given
 
     def _per_block_names(self, layout: ArraySpec) -> set[str]:

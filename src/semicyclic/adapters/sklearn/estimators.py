@@ -359,7 +359,7 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
     def partial_fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
     ) -> "SemiCyclicRegressor":
-        """Continue training on later rows, like `SemiCyclicClassifier.partial_fit`; parameters as in `fit`."""
+        """Train on later rows, like `SemiCyclicClassifier.partial_fit`; parameters as in `fit`."""
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
             X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=first)

@@ -22,7 +22,7 @@ def bin_of(score: Any, centre: Any) -> Any:
 
 @jit
 def add_two(tally: Any, score: Any, target: Any, block: Any, cycle: Any) -> Any:
-    """Add log losses and hits of rows of two classes, with targets -1 and +1."""
+    """Add log losses and correct predictions of rows with two classes, encoded as -1 and +1, to the tally."""
     by_block, by_cycle, scored = tally.by_block, tally.by_cycle, tally.scored
     centre = np.float64(tally.centre[0])
     zero = np.float32(0.0)

@@ -73,8 +73,8 @@ def begin_rows(indptr: Any, order: Any, starts: Any) -> Any:
 
 
 @jit
-def longest_row(starts: Any, values: Any, weights: Any, intercept: Any) -> Any:
-    """The largest norm of a row with its constant column, times its weight."""
+def largest_row_norm(starts: Any, values: Any, weights: Any, intercept: Any) -> Any:
+    """The maximum over rows of the Euclidean norm, constant column included, times the row's weight."""
     longest = 0.0
     for r in range(len(starts) - 1):
         square = np.float64(intercept) ** 2

@@ -363,7 +363,7 @@ def _rescale(plan: Plan, state: ChainState, chain: Any) -> Any:
 
 @loop
 def _sinks(plan: Plan, state: ChainState, chain: Any) -> Any:
-    """Whether projections have made the scale so small that it must be folded into the vectors."""
+    """Whether projections have made the scale so small that it must be multiplied into the vectors."""
     return plan.rule[chain] == SGD and state.scale[chain] < FOLD
 
 

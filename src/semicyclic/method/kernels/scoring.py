@@ -67,7 +67,7 @@ def measure_parts(
 
 @jit
 def _hits(rows: Any, weights: Any, target: Any, span: Any, results: Any) -> Any:
-    """Accuracy; a score of exactly 0 is the first class (docs/math.md#scores)."""
+    """Add up correct predictions; a score of exactly 0 predicts the first class (docs/math.md#scores)."""
     indptr, indices, values = rows
     score, sums, (weight, each) = results
     zero = weights.dtype.type(0.0)
