@@ -124,7 +124,7 @@ class TestContract:
     def test_relabelling_blocks_permutes_the_models(self, method: Method, seed: int) -> None:
         made = case(seed)
         if method is METHODS["fourier"]:
-            return  # neighbours matter to it
+            return  # neighbors matter to it
         order = np.random.default_rng(seed).permutation(made.blocks)
         renamed = sc.Rows(
             made.problem.X,

@@ -320,7 +320,7 @@ def test_soft_membership_is_the_share_of_a_window(
     assert np.array_equal(narrow.argmax(axis=1), schedule.locate(moments).block)
 
 
-def test_soft_membership_near_an_edge_is_shared_by_its_neighbours() -> None:
+def test_soft_membership_near_an_edge_is_shared_by_its_neighbors() -> None:
     schedule = Schedule.daily(edges={"night": (22, 6), "day": (6, 22)})
     edge = datetime(2026, 3, 1, 6, tzinfo=UTC)
     found = schedule.membership([edge, edge - timedelta(hours=1)], width=timedelta(hours=4))

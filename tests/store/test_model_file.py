@@ -32,7 +32,7 @@ SCHEDULE = sc.Schedule.daily(
 def walked(
     seed: int, blocks: int, outputs: int, columns: int, changes: int, dtype: type = np.float32
 ) -> Array:
-    """Weights of neighbouring blocks that differ in a few cells."""
+    """Weights of neighboring blocks that differ in a few cells."""
     rng = np.random.default_rng(seed)
     weights: Array = np.zeros((blocks, outputs, columns + 1), dtype)
     flat = weights.reshape(blocks, -1)

@@ -116,14 +116,14 @@ def test_a_prox_step_is_an_implicit_gradient_step(instance: HardInstance, seed: 
 @every_instance
 @given(seed=seeds)
 @settings(max_examples=15, deadline=None)
-def test_the_minimiser_of_a_block_is_least_over_the_ball_and_nearest(
+def test_the_minimizer_of_a_block_is_least_over_the_ball_and_nearest(
     instance: HardInstance, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     start = points(instance, seed, 1)[0]
     start *= min(1.0, instance.radius / np.linalg.norm(start))
     for block in range(instance.blocks):
-        w = instance.minimiser(block, start)
+        w = instance.minimizer(block, start)
         assert np.linalg.norm(w) <= instance.radius * (1 + 1e-12)
         for other in rng.normal(size=(20, instance.dimension)):
             other *= instance.radius * rng.random() / np.linalg.norm(other)
@@ -151,7 +151,7 @@ def test_a_rotation_changes_nothing_but_the_directions(seed: int, blocks: int) -
         assert np.allclose(moved - V @ (V.T @ moved), w - V @ inside)  # all else stays
     assert turned.gap(turned.optimum) == pytest.approx(0, abs=1e-12)
     inner = w / np.linalg.norm(w)
-    assert np.linalg.norm(turned.minimiser(0, inner)) == pytest.approx(1.0)
+    assert np.linalg.norm(turned.minimizer(0, inner)) == pytest.approx(1.0)
 
 
 # ------------------------------------------------------- methods on cyclic data, K cycles
@@ -181,7 +181,7 @@ def test_nor_does_minimising_each_block_fully() -> None:
     instance = HardInstance(K)
     w, total, gaps = np.zeros(16), np.zeros(16), []
     for block in [0, 1] * K:
-        w = instance.minimiser(block, w)
+        w = instance.minimizer(block, w)
         total += w / (2 * K)
         gaps.append(instance.gap(w))
     assert min(*gaps, instance.gap(total)) >= instance.bound
@@ -202,7 +202,7 @@ def test_pluralistic_averaging_falls_below_the_bound_and_even_below_the_best_sin
 def test_pluralistic_means_stay_in_the_ball_whatever_the_step() -> None:
     """A block alone falls for ever outside; within the ball no mean is below its block's least value."""
     instance = HardInstance(2)
-    least = np.mean([instance.value(instance.minimiser(i, np.zeros(8)), i) for i in (0, 1)])
+    least = np.mean([instance.value(instance.minimizer(i, np.zeros(8)), i) for i in (0, 1)])
     gaps = pluralistic(instance, 50, np.array([1e-3, 0.1, 10.0]))
     assert (gaps >= least - instance.least - 1e-12).all()
     assert gaps.min() < 0
@@ -254,7 +254,7 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "point": (lambda: HardInstance(1).value(np.zeros(5)), r"w has shape \(5,\)"),
     "float": (lambda: HardInstance(4.0), "cycles=4.0"),  # type: ignore[arg-type]
     "step": (lambda: HardInstance(1).prox(np.zeros(4), 0, 0.0), "step=0.0"),
-    "outside": (lambda: HardInstance(1).minimiser(1, np.array([2.0, 0, 0, 0])), "must lie in the ball"),
+    "outside": (lambda: HardInstance(1).minimizer(1, np.array([2.0, 0, 0, 0])), "must lie in the ball"),
     "block": (lambda: HardInstance(1).value(np.zeros(4), 2), "there are 0 to 1"),
 }
 

@@ -269,7 +269,7 @@ def test_importance_weights_keep_theorem_3_for_the_target_mixture() -> None:
 
 
 def test_smooth_bases_put_the_two_pi_where_it_belongs() -> None:
-    """The first and the last block of a day are neighbours."""
+    """The first and the last block of a day are neighbors."""
     table = basis.fourier(24, 3).coefficient
     steps = np.linalg.norm(np.diff(np.vstack([table, table[:1]]), axis=0), axis=1)
     assert np.allclose(steps, steps[0])

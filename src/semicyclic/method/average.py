@@ -1,6 +1,6 @@
 """Averages of iterates: the paper's method in one file.
 
-The aim is a model w^i for each block i that minimises the expected loss of a random block and a row of it,
+The aim is a model w^i for each block i that minimizes the expected loss of a random block and a row of it,
 
     F~(w^1..w^m) = E f(w^i, z) over i and z ~ D_i = (1/m) sum_i F_i(w^i)                               (eq. 8)
 

@@ -30,7 +30,7 @@ WEIGHTS = 1 << 23
 MANY = 1 << 20
 # The most iterates of a model that are added up in single precision.
 MOST = 512
-# The number of models added at once is padded to a multiple of this, so that additions vectorise.
+# The number of models added at once is padded to a multiple of this, so that additions vectorize.
 LANES = 8
 
 

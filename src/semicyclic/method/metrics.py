@@ -68,7 +68,7 @@ def pinball(level: float) -> Metric:
 
 
 def natural(loss: Loss) -> Metric:
-    """Return the default metric of models with a loss: accuracy, or the error that the loss minimises.
+    """Return the default metric of models with a loss: accuracy, or the error that the loss minimizes.
 
     Parameters
     ----------

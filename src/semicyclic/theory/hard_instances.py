@@ -121,8 +121,8 @@ class HardInstance:
         new[..., other] -= change
         return self._back(w, x, new)
 
-    def minimiser(self, block: int, start: Array) -> Array:
-        """A minimiser of f of a block over the ball ||w|| <= B, the nearest to `start` in it."""
+    def minimizer(self, block: int, start: Array) -> Array:
+        """A minimizer of f of a block over the ball ||w|| <= B, the nearest to `start` in it."""
         kind = self.kind(block)
         x = self._coordinates(start)
         if np.linalg.norm(start) > self.radius * (1 + 1e-9):

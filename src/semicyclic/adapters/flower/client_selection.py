@@ -296,6 +296,6 @@ def split_evenly(nodes: Sequence[int], rng: np.random.Generator) -> tuple[list[i
     """Return two random halves of the nodes, each in the original order."""
     order = rng.permutation(len(nodes))
     halves = np.sort(order[: len(nodes) // 2]), np.sort(order[len(nodes) // 2 :])
-    # If the count is odd, which half goes first is random, so neither chain is favoured.
+    # If the count is odd, which half goes first is random, so neither chain is favored.
     first = int(rng.integers(2))
     return [nodes[k] for k in halves[first]], [nodes[k] for k in halves[1 - first]]

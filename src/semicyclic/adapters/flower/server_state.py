@@ -101,7 +101,8 @@ class ServerState:
             given = ChainModel.of(arrays)
             if ArraySpec.of(given.values)[:2] != self._layout[:2]:
                 raise ValueError(
-                    "the names or shapes of the model's arrays differ from those of the run so far: give the same network"
+                    "the names or shapes of the model's arrays differ from those of the run so far: give the "
+                    "same network"
                 )
             self.current[SHARED] = given
 

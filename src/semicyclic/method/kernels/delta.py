@@ -1,4 +1,4 @@
-"""Differences between neighbouring blocks' weights, compared bit by bit."""
+"""Differences between neighboring blocks' weights, compared bit by bit."""
 
 from typing import Any
 

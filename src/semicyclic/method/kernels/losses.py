@@ -28,7 +28,7 @@ def _decay(x: Any) -> Any:
     def single(x: Any) -> Any:
         # 2^(k+f) with |f| <= 1/2: a polynomial for 2^f (coefficients ln(2)^n / n!, the last
         # ones adjusted), and k put where a float keeps its exponent. Within 1e-7, and it
-        # vectorises where a library call would not.
+        # vectorizes where a library call would not.
         t = max(x, np.float32(-87.0)) * np.float32(1.4426950408889634)
         k = np.floor(t + np.float32(0.5))
         f = t - k
@@ -82,7 +82,7 @@ def slopes(
     Whole arrays, each with the place of the first row: cutting slices for every minibatch, or
     taking arrays out of tuples, would cost as much as filling them.
     """
-    # Unsigned, or every index would first be tested for being negative, and nothing vectorise.
+    # Unsigned, or every index would first be tested for being negative, and nothing vectorize.
     from_score = np.uint64(first_score)
     from_target = np.uint64(first_target)
     to = np.uint64(first_slope)

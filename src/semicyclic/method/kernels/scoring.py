@@ -35,7 +35,7 @@ def measure_parts(
     """Add up the metric of the rows of parts[0]..parts[1]-1, by block and model.
 
     labels: (block, target, weight); weight is empty if all rows have weight 1.
-    outputs: how many neighbouring lanes are the scores of one model.
+    outputs: how many neighboring lanes are the scores of one model.
     bounds: where parts of the rows begin and end. total: [parts, m, LANES].
     """
     block, target, row_weight = labels

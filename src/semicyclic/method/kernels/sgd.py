@@ -100,7 +100,7 @@ def _run(
                 else:
                     if summing and held[e] > 0.0:
                         part = kind(held[e] * weight)
-                        # Cut out here, or the loop would not vectorise.
+                        # Cut out here, or the loop would not vectorize.
                         whole = sums[np.int64(low) : np.int64(low + length)]
                         iterate = w[np.int64(at) : np.int64(at + length)]
                         for k in range(len(whole)):

@@ -16,7 +16,7 @@ from semicyclic.method.arrays import ChainState, Layout, Plan, Records
 from semicyclic.method.kernels.losses import slopes
 from semicyclic.types import Array
 
-# Adding up whole iterates vectorises: up to this many additions per cell, it is faster than following the
+# Adding up whole iterates vectorizes: up to this many additions per cell, it is faster than following the
 # columns that change.
 SUMS_PER_CELL = 4
 
