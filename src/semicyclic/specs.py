@@ -34,20 +34,20 @@ def parse_duration(name: str, text: str) -> int:
 
 def parse_size(name: str, text: str) -> int:
     """Parse a size, such as 1GB, 512MB or a number, to bytes."""
-    found = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", text.strip().lower())
-    if not found or found[2] not in BYTES:
+    match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", text.strip().lower())
+    if not match or match[2] not in BYTES:
         raise ValueError(f"{name}={text!r}: write a size, such as 1GB or 512MB")
-    return round(float(found[1]) * BYTES[found[2]])
+    return round(float(match[1]) * BYTES[match[2]])
 
 
 def parse_schedule(name: str, text: str, zone: str) -> Schedule:
     """Parse daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00 or every:90min:3."""
-    kind, _, rest = text.partition(":")
+    period_name, _, rest = text.partition(":")
     try:
-        if kind in ("daily", "weekly"):
-            make = Schedule.daily if kind == "daily" else Schedule.weekly
+        if period_name in ("daily", "weekly"):
+            make = Schedule.daily if period_name == "daily" else Schedule.weekly
             return make(**_blocks(rest), zone=zone)
-        if kind == "every":
+        if period_name == "every":
             period, _, rest = rest.partition(":")
             ticks = parse_duration("period", period)
             return Schedule.every(timedelta(microseconds=ticks), **_blocks(rest), zone=zone)

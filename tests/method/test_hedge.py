@@ -185,13 +185,18 @@ def test_the_sequence_of_the_documentation_refutes_lemma_1() -> None:
 
 
 def test_theorem_4_holds_although_its_proof_does_not() -> None:
-    """The regret to a block's own chain, plus that of the chain, is below 4 B sqrt(T_i ln(B T_i))."""
-    T = np.unique(np.r_[np.arange(2, 3000), np.round(10 ** np.arange(3.5, 11.1, 0.1))])
-    for B in (1.0, 1.2, 1.5, 2.0, 4.0, 10.0, 1e2, 1e4, 1e8, 1e20):
-        t = T[(np.log(B * T) > 0) & (4 * np.log(B * T) <= T)]
+    """For B up to 5e29: the regret to a block's own chain, plus that of the chain, as docs/math.md states."""
+    T = np.unique(np.r_[np.arange(9, 3000), np.round(10 ** np.arange(3.5, 11.1, 0.1))])
+    for B in (1.0, 1.2, 1.5, 2.0, 4.0, 10.0, 1e2, 1e4, 1e8, 1e20, 1e25, 5e29):
+        t = T[np.log(B * T) <= T / 4]
+        logarithm = np.log(B * t)
         nu = np.array([hedge.prod_rate(steps, B) for steps in t])
         regret = 4 * nu * B**2 * t + np.log(1 / nu) / nu + B * np.sqrt(t)
-        assert (regret < 0.997 * 4 * B * np.sqrt(t * np.log(B * t))).all()
+        claimed = 4 * B * np.sqrt(t * logarithm)
+        assert (regret <= claimed).all()
+        np.testing.assert_array_equal(
+            regret <= claimed, np.log(4) + np.sqrt(logarithm) <= np.log(t * logarithm)
+        )
 
 
 def worst_regret(nu: float, reach: float, T: int) -> float:

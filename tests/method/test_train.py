@@ -256,8 +256,8 @@ REFUSED: dict[str, tuple[Callable[[], object], str]] = {
     "grouping": (lambda: basis.residual(3, [0, 1]), "give each of the 3 blocks a group"),
     "harmonics": (lambda: basis.fourier(3, 0), "at least one is needed"),
     "basis shape": (lambda: basis.of(np.zeros(3)), "finite table"),
-    "basis idle": (lambda: basis.of(np.array([[1.0], [0.0]])), "block 1 has no vector in force"),
-    "basis unused": (lambda: basis.of(np.array([[1.0, 0.0]])), "in force nowhere"),
+    "basis idle": (lambda: basis.of(np.array([[1.0], [0.0]])), "block 1 has no active vector"),
+    "basis unused": (lambda: basis.of(np.array([[1.0, 0.0]])), "active in no block"),
 }
 
 

@@ -91,9 +91,9 @@ def first_state(plan: Plan, vectors: Array, blocks: int) -> ChainState:
 
 def current_weights(plan: Plan, state: ChainState, slot: int) -> Array:
     """w = scale * sum_a c_a v_a, the weights [d+1, C] of a slot."""
-    held = plan.active[slot] >= 0
-    vectors = state.vectors[plan.active[slot][held]]
-    factor = plan.coefficient[slot][held] * state.scale[plan.chain[slot]]
+    is_active = plan.active[slot] >= 0
+    vectors = state.vectors[plan.active[slot][is_active]]
+    factor = plan.coefficient[slot][is_active] * state.scale[plan.chain[slot]]
     return np.asarray(np.tensordot(factor.astype(vectors.dtype), vectors, axes=1))
 
 
@@ -151,11 +151,11 @@ def blank_records(room: int, experts: int, lists: Array, changes: Array) -> Reco
 
 def cut_records(records: Records, count: int, changes: int) -> Records:
     """Return the first `count` records with their changes, without unused space."""
-    held = [array[:count] for array in records[:-2]]
+    kept = [array[:count] for array in records[:-2]]
     used = records.changes[:changes]
     if changes < len(records.changes) // 2:
         used = used.copy()  # or all the room would be kept
-    cut = Records._make([*held, records.lists, used])
+    cut = Records._make([*kept, records.lists, used])
     if count == 0:
         return cut._replace(lists=records.lists[:0])
     low, high = int(cut.listed[0]), int(cut.listed[-1] + cut.width[-1])

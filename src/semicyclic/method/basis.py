@@ -77,8 +77,8 @@ class Basis:
     def owner(self) -> Array:
         """[vectors] the chain each vector belongs to."""
         owner = np.zeros(self.vectors, dtype=np.int64)
-        held = self.active >= 0
-        owner[self.active[held]] = np.broadcast_to(self.chain[:, None], held.shape)[held]
+        is_active = self.active >= 0
+        owner[self.active[is_active]] = np.broadcast_to(self.chain[:, None], is_active.shape)[is_active]
         return owner
 
 
@@ -203,9 +203,9 @@ def of(coefficients: Array) -> Basis:
     active = np.full((len(table), width), -1)
     coefficient = np.zeros((len(table), width))
     for block, row in enumerate(table):
-        held = np.flatnonzero(row)
-        active[block, : len(held)] = held
-        coefficient[block, : len(held)] = row[held]
+        nonzero = np.flatnonzero(row)
+        active[block, : len(nonzero)] = nonzero
+        coefficient[block, : len(nonzero)] = row[nonzero]
     return _basis(active, coefficient, np.zeros(len(table)))
 
 

@@ -140,12 +140,12 @@ def pack(
     if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
         raise ValueError(f"batch_size={batch_size!r}: must be a whole number, at least 1")
     schedule = as_schedule(schedule)
-    found = rows.place(schedule) if order is None else _check_order(order, rows, schedule.blocks)
-    runs = visits(found.cycle, found.block)
+    located = rows.place(schedule) if order is None else _check_order(order, rows, schedule.blocks)
+    runs = visits(located.cycle, located.block)
     counts = -(-np.diff(runs.start) // batch_size)
     bounds = np.r_[0, np.cumsum(counts)]
     within = np.arange(bounds[-1]) - np.repeat(bounds[:-1], counts)
-    steps = np.r_[np.repeat(runs.start[:-1], counts) + within * batch_size, len(found.block)]
+    steps = np.r_[np.repeat(runs.start[:-1], counts) + within * batch_size, len(located.block)]
     targets, known = encode(rows.labels, loss, classes)
     visits_ = bounds.astype(np.int64), runs.cycle, runs.block
     layout = _lay_out(rows, targets, steps, visits_, None if order is None else order.rows)
@@ -263,13 +263,13 @@ def _list_columns(columns: Array, bounds: Array, width: int) -> tuple[Array, Arr
     visits_, cells = len(bounds) - 1, len(columns)
     # By ratio: listing columns in order scans all of them in every visit.
     dense = visits_ * width <= SCAN * cells
-    kind = _whole(width + 1)
+    column_type = _whole(width + 1)
     most = np.diff(bounds).clip(max=width) + 1
     local = columns if dense else np.empty(cells, _whole(int(most.max())))
     first = np.zeros(visits_ + 1, np.int64)
 
     def job(span: tuple[int, int]) -> Array:
-        lists = np.empty(int(most[span[0] : span[1]].sum()) + 1, kind)
+        lists = np.empty(int(most[span[0] : span[1]].sum()) + 1, column_type)
         if dense:
             used = kernels.batching.list_columns(columns, bounds, width, span, lists, first)
         else:

@@ -109,8 +109,8 @@ class DeltaWeights:
             # Of a cell that changed more than once the last change, which is the first backwards.
             column, index = np.unique(self.column[span][::-1], return_index=True)
             value, dense = self.value[span][::-1][index], self.dense[:0]
-        kind = self.kind[key : key + 1]
-        return DeltaWeights(kind, np.array([0, len(column)]), column, value, dense, (1, *self.shape[1:]))
+        encoding = self.kind[key : key + 1]
+        return DeltaWeights(encoding, np.array([0, len(column)]), column, value, dense, (1, *self.shape[1:]))
 
     def _key(self, key: int) -> Array:
         if self.kind[key] == DENSE:
@@ -146,25 +146,25 @@ def group_of(keys: Array, blocks: int, block: int) -> tuple[int, int]:
 def frames_of(weights: Array, dtype: npt.DTypeLike | None = None) -> DeltaWeights:
     """Encode weights [m, C, d+1], optionally in another precision."""
 
-    kind = np.dtype(weights.dtype if dtype is None else dtype)
-    converted = weights if kind == weights.dtype else _convert(weights, kind)
+    stored = np.dtype(weights.dtype if dtype is None else dtype)
+    converted = weights if stored == weights.dtype else _convert(weights, stored)
     shape = weights.shape
     m, cells = shape[0], shape[1] * shape[2]
     # The same cells in the same order, however they lie in memory: no copy for one output.
     flat = converted.reshape(m, cells) if shape[1] > 1 else converted[:, 0]
-    bits = flat.view(np.dtype(f"u{kind.itemsize}"))
+    bits = flat.view(np.dtype(f"u{stored.itemsize}"))
     by_cell = abs(bits.strides[0]) < abs(bits.strides[1])
-    changed, held = np.zeros(m, np.int64), np.zeros(m, np.int64)
-    kernels.delta.count_changes(bits, by_cell, changed, held)
+    changed, nonzero = np.zeros(m, np.int64), np.zeros(m, np.int64)
+    kernels.delta.count_changes(bits, by_cell, changed, nonzero)
     column = np.uint32 if cells <= 2**32 else np.uint64
-    listed = np.dtype(column).itemsize + kind.itemsize
-    how = _choose(changed * listed, held * listed, cells * kind.itemsize)
-    count = np.select([how == DIFFERENT, how == SPARSE], [changed, held], 0)
+    listed = np.dtype(column).itemsize + stored.itemsize
+    how = _choose(changed * listed, nonzero * listed, cells * stored.itemsize)
+    count = np.select([how == DIFFERENT, how == SPARSE], [changed, nonzero], 0)
     first = np.r_[0, np.cumsum(count)]
     columns, values = np.empty(first[-1], column), np.empty(first[-1], bits.dtype)
     kernels.delta.list_changes(bits, by_cell, how, first, columns, values)
     dense = np.ascontiguousarray(flat[how == DENSE])
-    return DeltaWeights(how, first, columns, values.view(kind), dense, (shape[0], shape[1], shape[2]))
+    return DeltaWeights(how, first, columns, values.view(stored), dense, (shape[0], shape[1], shape[2]))
 
 
 def _convert(weights: Array, kind: np.dtype[Any]) -> Array:

@@ -97,9 +97,9 @@ class Matrix:
 
 def _mean(values: Array, weight: Array) -> float:
     """Weighted mean of the cells that have a value."""
-    held = np.isfinite(values)
-    total = float((weight * held).sum())
-    return float((np.where(held, values, 0.0) * weight).sum() / total) if total > 0 else float("nan")
+    known = np.isfinite(values)
+    total = float((weight * known).sum())
+    return float((np.where(known, values, 0.0) * weight).sum() / total) if total > 0 else float("nan")
 
 
 def matrix(source: Run | Pluralistic, rows: Rows, *, metric: Metric | None = None) -> Matrix:
@@ -206,9 +206,9 @@ def _lanes(total: int, outputs: int) -> Iterator[range]:
 
     if outputs > kernels.simd.LANES:
         raise ValueError(f"{outputs} classes: at most {kernels.simd.LANES} can be evaluated")
-    held = kernels.simd.LANES // outputs
-    for low in range(0, total, held):
-        yield range(low, min(low + held, total))
+    per_pass = kernels.simd.LANES // outputs
+    for low in range(0, total, per_pass):
+        yield range(low, min(low + per_pass, total))
 
 
 def _table(chosen: range, weights: Callable[[int], Array], rows: Rows) -> Array:
@@ -258,13 +258,13 @@ def _sums(
     bounds = np.linspace(0, len(rows), PARTS + 1).astype(np.int64)
     passes = list(_lanes(total, outputs))
     for number, chosen in enumerate(passes):
-        found = np.zeros((PARTS, blocks, kernels.simd.LANES))
+        sums = np.zeros((PARTS, blocks, kernels.simd.LANES))
         table = _table(chosen, weights, rows)
         _share_out(
-            partial(kernels.scoring.measure_parts, cells, table, labels, what, outputs, bounds, found),
+            partial(kernels.scoring.measure_parts, cells, table, labels, what, outputs, bounds, sums),
             len(rows),
         )
-        out[chosen.start : chosen.stop] = found[:, :, : len(chosen)].sum(axis=0).T
+        out[chosen.start : chosen.stop] = sums[:, :, : len(chosen)].sum(axis=0).T
         progress(number + 1, len(passes))
     return out
 
@@ -296,7 +296,7 @@ def _auc(
     bounds = np.searchsorted(block[order], np.arange(blocks + 1))
     starts = np.linspace(0, len(rows), PARTS + 1).astype(np.int64)
     positive = target[order] > 0
-    held = weight[order] if len(weight) else np.ones(len(order))
+    row_weight = weight[order] if len(weight) else np.ones(len(order))
     cells = rows.indptr, rows.indices, rows.values
     passes = list(_lanes(len(models) * blocks, 1))
     for number, chosen in enumerate(passes):
@@ -307,7 +307,7 @@ def _auc(
             for other, (low, high) in enumerate(pairwise(bounds)):
                 part = slice(low, high)
                 cell = each // blocks, each % blocks, other
-                out[cell] = area(scores[lane, part], positive[part], held[part])
+                out[cell] = area(scores[lane, part], positive[part], row_weight[part])
         progress(number + 1, len(passes))
     return out
 

@@ -135,9 +135,9 @@ class Log:
 
     def _sweep(self, picks: RecordWeights, models: int) -> Array:
 
-        kind, (vectors, width, outputs) = self.start.dtype, self.start.shape
+        dtype, (vectors, width, outputs) = self.start.dtype, self.start.shape
         records, active = len(self.places()[0]) * self.experts, self.plan.active.shape[1]
-        out = np.zeros((outputs, width, _pad(models)), kind)
+        out = np.zeros((outputs, width, _pad(models)), dtype)
         tiles = (width - 1 >> kernels.readout.TILE_BITS) + 1
         portion = max(WEIGHTS // max(records * active, 1) // LANES, 1) * LANES
         for low in range(0, models, portion):
@@ -147,26 +147,28 @@ class Log:
             part = part._replace(model=part.model - low)
             carry = np.zeros((vectors, count))
             for page, mine in reversed(self._by_page(part)):
-                later = np.zeros((page.weight.size, active, count), kind)
+                later = np.zeros((page.weight.size, active, count), dtype)
                 needed = np.zeros(page.weight.size, np.bool_)
                 kernels.readout.look_back(self.plan, page, mine, carry, later, needed)
                 job = partial(kernels.readout.sweep, self.plan, page, mine, (later, needed), out, low)
                 _in_parallel(job, tiles, page.changes.size * count)
             if self.start.any():
-                out[:, :, low : low + count] += np.einsum("vjc,vq->cjq", self.start, carry).astype(kind)
+                out[:, :, low : low + count] += np.einsum("vjc,vq->cjq", self.start, carry).astype(dtype)
         return out.transpose(2, 1, 0)[:models]
 
     def _by_page(self, picks: RecordWeights) -> list[tuple[Records, tuple[Array, ...]]]:
         """Iterate over pages with the weights of their records, in the form that kernels expect."""
-        found: list[tuple[Records, tuple[Array, ...]]] = []
+        by_page: list[tuple[Records, tuple[Array, ...]]] = []
         begin = 0
         for page in self.pages:
             end = begin + page.weight.size
             first = np.searchsorted(picks.record, np.arange(begin, end + 1))
-            own = slice(first[0], first[-1])
-            found.append((page, (first - first[0], picks.model[own], picks.mean[own], picks.last[own])))
+            entries = slice(first[0], first[-1])
+            by_page.append(
+                (page, (first - first[0], picks.model[entries], picks.mean[entries], picks.last[entries]))
+            )
             begin = end
-        return found
+        return by_page
 
     # ------------------------------------------------------------------------------------------ the budget
 
@@ -188,7 +190,7 @@ class Log:
         lasts = lasts._replace(model=lasts.model + slots)
         both = RecordWeights(*(np.concatenate(pair) for pair in zip(means, lasts, strict=True)))
         order = np.argsort(both.record, kind="stable")
-        found = old.combine(RecordWeights(*(column[order] for column in both)), 2 * slots)
+        sums = old.combine(RecordWeights(*(column[order] for column in both)), 2 * slots)
         cycle, block = old.places()
         latest = np.full(self.blocks, np.iinfo(np.int64).min)
         np.maximum.at(latest, block, cycle)
@@ -197,9 +199,7 @@ class Log:
         loss, rows = old.losses()
         weight = np.bincount(table.slot, table.weight, slots)
         tally = replace(old, past=self.past).tally()
-        new = DroppedRecords(
-            found[:slots], found[slots:], weight, latest, loss, rows, order, len(block), tally
-        )
+        new = DroppedRecords(sums[:slots], sums[slots:], weight, latest, loss, rows, order, len(block), tally)
         self.past = new if self.past is None else _join(self.past, new)
         start = self.start.copy()
         for page, nothing in old._by_page(RecordWeights(*(column[:0] for column in means))):

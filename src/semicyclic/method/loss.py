@@ -177,8 +177,8 @@ def softmax(classes: int) -> Loss:
     def value(score: Array, target: Array) -> Array:
         top = score.max(axis=-1, keepdims=True)
         total = np.log(np.exp(score - top).sum(axis=-1)) + top[..., 0]
-        own = np.take_along_axis(score, target.astype(np.int64)[..., None], axis=-1)[..., 0]
-        return np.asarray(total - own)
+        target_score = np.take_along_axis(score, target.astype(np.int64)[..., None], axis=-1)[..., 0]
+        return np.asarray(total - target_score)
 
     def slope(score: Array, target: Array) -> Array:
         return link(score) - np.eye(classes)[target.astype(np.int64)]
@@ -211,11 +211,11 @@ def by_name(name: str) -> Loss:
     plain = {each.name: each for each in (logistic, hinge, squared, absolute)}
     if name in plain:
         return plain[name]
-    kind, _, argument = name.rstrip(")").partition("(")
+    family, _, argument = name.rstrip(")").partition("(")
     try:
-        if kind == "quantile" and argument:
+        if family == "quantile" and argument:
             return quantile(float(argument))
-        if kind == "softmax":
+        if family == "softmax":
             return softmax(int(argument))
     except ValueError as error:
         raise ValueError(f"loss {name!r}: {error}") from None

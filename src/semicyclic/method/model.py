@@ -47,14 +47,14 @@ class Pluralistic:
 
     def __post_init__(self) -> None:
         if not isinstance(self.held, DeltaWeights):
-            held = np.asarray(self.held)
-            if held.dtype.kind not in "biuf":
-                raise ValueError(f"weights hold {held.dtype}: they must be numbers")
-            if held.dtype not in (np.float32, np.float64) or not held.dtype.isnative:
-                small = held.dtype.kind == "f" and held.dtype.itemsize <= 4
-                held = held.astype(np.float32 if small else np.float64)
+            weights = np.asarray(self.held)
+            if weights.dtype.kind not in "biuf":
+                raise ValueError(f"weights hold {weights.dtype}: they must be numbers")
+            if weights.dtype not in (np.float32, np.float64) or not weights.dtype.isnative:
+                small = weights.dtype.kind == "f" and weights.dtype.itemsize <= 4
+                weights = weights.astype(np.float32 if small else np.float64)
             # A view, so that making it read-only leaves the caller's array as it is.
-            object.__setattr__(self, "held", held.view())
+            object.__setattr__(self, "held", weights.view())
             self.held.flags.writeable = False
         object.__setattr__(self, "schedule", as_schedule(self.schedule))
         object.__setattr__(self, "classes", tuple(_plain(each) for each in self.classes))
@@ -144,8 +144,8 @@ class Pluralistic:
             if wrong.any():
                 bad = chosen[int(wrong.argmax())]
                 raise ValueError(f"block {bad}: the model has blocks 0 to {self.blocks - 1}")
-        kind = np.promote_types(rows.values.dtype, self.held.dtype)
-        out = np.empty((len(rows), self.shape[1]), kind)
+        dtype = np.promote_types(rows.values.dtype, self.held.dtype)
+        out = np.empty((len(rows), self.shape[1]), dtype)
         cells = rows.indptr, rows.indices, rows.values
         if isinstance(self.held, DeltaWeights):
             order = np.argsort(chosen, kind="stable")

@@ -67,21 +67,24 @@ def first_run(packed: Packed, chains: ChainSpec, counts: Array | None, settings:
             raise TypeError(
                 f"a basis is a {type(basis).__name__}: give one, such as basis.single, or with its step"
             )
-        held = basis if isinstance(basis, Basis) else basis(packed.blocks)
-        if held.blocks != packed.blocks:
-            raise ValueError(f"the basis has {held.blocks} blocks, the schedule {packed.blocks}")
-        bases.append(held)
-        plans.append(_plan(packed, held, steps.of(step), counts, settings))
+        one_basis = basis if isinstance(basis, Basis) else basis(packed.blocks)
+        if one_basis.blocks != packed.blocks:
+            raise ValueError(f"the basis has {one_basis.blocks} blocks, the schedule {packed.blocks}")
+        bases.append(one_basis)
+        plans.append(_plan(packed, one_basis, steps.of(step), counts, settings))
     plan = plans[0] if len(plans) == 1 else _side_by_side(plans)
     shape = (len(plan.owner), packed.width + 1, packed.loss.outputs)
     vectors = np.zeros(shape, packed.layout.values.dtype)
     if "initial_weights" in settings:
         first = 0
-        for held, own in zip(bases, plans, strict=True):
+        for one_basis, own in zip(bases, plans, strict=True):
             _set_start(
-                vectors[first : first + held.vectors], held, own, np.asarray(settings["initial_weights"])
+                vectors[first : first + one_basis.vectors],
+                one_basis,
+                own,
+                np.asarray(settings["initial_weights"]),
             )
-            first += held.vectors
+            first += one_basis.vectors
     member = hedged_models(packed.blocks, len(plans)) if chains.plural else one_model(packed.blocks)
     reservoir = None
     if "reservoir" in settings:

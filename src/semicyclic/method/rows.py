@@ -171,12 +171,12 @@ class Rows:
         Located
             The arrays (cycle, block).
         """
-        held = as_schedule(schedule)
+        located_by = as_schedule(schedule)
         if self.when is not None:
-            if not isinstance(held, Schedule):
+            if not isinstance(located_by, Schedule):
                 raise ValueError(TIMES)  # one block would do for the blocks, not for the cycles
-            return held.place(self.when)
-        block = self.blocks_in(held)
+            return located_by.place(self.when)
+        block = self.blocks_in(located_by)
         if self.cycle is not None:
             return Located(self.cycle, block)
         return Located(np.r_[0, np.cumsum(np.diff(block) < 0)], block)
@@ -192,18 +192,20 @@ class Rows:
         -------
         array of shape [n]
         """
-        held = as_schedule(schedule)
+        located_by = as_schedule(schedule)
         if self.block is None:
             if self.when is None:
                 raise ValueError("these rows have neither when= nor block=: give one of them")
-            if isinstance(held, Schedule):
-                return held.place(self.when).block
-            if held.blocks > 1:
+            if isinstance(located_by, Schedule):
+                return located_by.place(self.when).block
+            if located_by.blocks > 1:
                 raise ValueError(TIMES)
             return np.zeros(len(self), np.int64)  # there is one block, whatever the clock
-        if self.block.min() < 0 or self.block.max() >= held.blocks:
-            row = int(((self.block < 0) | (self.block >= held.blocks)).argmax())
-            raise ValueError(f"row {row} is in block {self.block[row]}: there are 0 to {held.blocks - 1}")
+        if self.block.min() < 0 or self.block.max() >= located_by.blocks:
+            row = int(((self.block < 0) | (self.block >= located_by.blocks)).argmax())
+            raise ValueError(
+                f"row {row} is in block {self.block[row]}: there are 0 to {located_by.blocks - 1}"
+            )
         return self.block
 
 

@@ -126,11 +126,11 @@ class Run:
         if cycles < 1:
             raise ValueError(f"cycles={cycles!r}: a tail has at least one cycle")
         name = f"tail({cycles})"
-        for held in self._dropped_cycles(through):
-            if len(np.unique(held)) < cycles:
+        for kept in self._dropped_cycles(through):
+            if len(np.unique(kept)) < cycles:
                 self._over_budget(name)
-        found = self._read(lambda t, m: average.tails(t, m, cycles), self.member, through)
-        return self._model(found, name, through)
+        read = self._read(lambda t, m: average.tails(t, m, cycles), self.member, through)
+        return self._model(read, name, through)
 
     def last_cycle(self, *, through: int | None = None) -> Pluralistic:
         """Mean over the latest cycle of each block."""
@@ -141,12 +141,12 @@ class Run:
         if not half_life > 0:
             raise ValueError(f"half_life={half_life!r}: must be a positive number of cycles")
         name = f"fading({half_life:g})"
-        for held in self._dropped_cycles(through):
+        for kept in self._dropped_cycles(through):
             # 2^-53 of the newest weight is lost in rounding anyway.
-            if len(held) == 0 or held.max() - held.min() < 53 * half_life:
+            if len(kept) == 0 or kept.max() - kept.min() < 53 * half_life:
                 self._over_budget(name)
-        found = self._read(lambda t, m: average.fading(t, m, half_life), self.member, through)
-        return self._model(found, name, through)
+        read = self._read(lambda t, m: average.fading(t, m, half_life), self.member, through)
+        return self._model(read, name, through)
 
     def random(self) -> Pluralistic:
         """Random iterate of each block, uniform over its steps; train with `reservoir=`."""
@@ -173,19 +173,19 @@ class Run:
         schedule: a coarser schedule whose blocks are unions of this run's blocks; or
         groups: the group of each block.
         """
-        held = as_schedule(schedule)
+        coarse = as_schedule(schedule)
         if groups is None:
-            if not isinstance(held, Schedule) or not isinstance(self.schedule, Schedule):
+            if not isinstance(coarse, Schedule) or not isinstance(self.schedule, Schedule):
                 raise ValueError("numbered blocks have no times to nest by: give groups=")
-            groups = self.schedule.nest(held).tolist()
+            groups = self.schedule.nest(coarse).tolist()
         group = np.asarray(groups, dtype=np.int64)
-        if group.shape != (self.blocks,) or group.min() < 0 or group.max() >= held.blocks:
+        if group.shape != (self.blocks,) or group.min() < 0 or group.max() >= coarse.blocks:
             raise ValueError(
-                f"groups must give each of {self.blocks} blocks a number from 0 to {held.blocks - 1}"
+                f"groups must give each of {self.blocks} blocks a number from 0 to {coarse.blocks - 1}"
             )
         slots = np.arange(self._slots)
         return self._seen_as(
-            Membership(slots, group[self.member.model], np.ones(len(slots)), held.blocks), held
+            Membership(slots, group[self.member.model], np.ones(len(slots)), coarse.blocks), coarse
         )
 
     def soft(self, membership: npt.ArrayLike, schedule: AnySchedule | int) -> "Run":
@@ -194,14 +194,14 @@ class Run:
         membership: [blocks, models], rows summing to one. schedule: of the models.
         """
         share = np.asarray(membership, dtype=np.float64)
-        held = as_schedule(schedule)
+        models = as_schedule(schedule)
         if (
-            share.shape != (self.blocks, held.blocks)
+            share.shape != (self.blocks, models.blocks)
             or (share < 0).any()
             or not np.allclose(share.sum(axis=1), 1)
         ):
-            raise ValueError(f"membership must be distributions [{self.blocks}, {held.blocks}]")
-        return self._seen_as(soft_membership(share), held)
+            raise ValueError(f"membership must be distributions [{self.blocks}, {models.blocks}]")
+        return self._seen_as(soft_membership(share), models)
 
     def _seen_as(self, member: Membership, schedule: AnySchedule) -> "Run":
         if not self.single:

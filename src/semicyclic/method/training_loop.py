@@ -39,8 +39,8 @@ def continue_run(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -
     if not final:
         runs = visits(*whole.place(run.schedule))
         open_rows = int(runs.start[-1] - runs.start[-2]) % batch_size
-        held = whole[len(whole) - open_rows :] if open_rows else None
-        run = replace(run, pending=held)
+        open_part = whole[len(whole) - open_rows :] if open_rows else None
+        run = replace(run, pending=open_part)
         if open_rows == len(whole):
             return run
         whole = whole[: len(whole) - open_rows]
@@ -128,10 +128,10 @@ def iterate(run: Run, block: int, toss: float = -1.0) -> Array:
     if run.hedge_state is None:
         return current_weights(run.log.plan, run.state, block)
     blocks, experts = run.hedge_state.share.shape
-    held = np.zeros(experts)
-    in_play(run.hedge_state, block, toss, held)
+    shares = np.zeros(experts)
+    in_play(run.hedge_state, block, toss, shares)
     parts = [current_weights(run.log.plan, run.state, e * blocks + block) for e in range(experts)]
-    return np.asarray(np.tensordot(held, parts, axes=1))
+    return np.asarray(np.tensordot(shares, parts, axes=1))
 
 
 def _sizes(packed: Packed, plan: Plan, experts: int) -> Array:
@@ -170,10 +170,10 @@ def _draw(run: Run, packed: Packed) -> list[tuple[int, int, int]]:
     chance = run.reservoir.rng.random(len(block))
     chosen = {}
     for number in range(run.member.models):
-        own = np.flatnonzero(model == number)
-        count = run.reservoir.seen[number] + np.arange(1, len(own) + 1)
-        taken = own[chance[own] * count < 1.0]
-        run.reservoir.seen[number] += len(own)
+        steps_of_model = np.flatnonzero(model == number)
+        count = run.reservoir.seen[number] + np.arange(1, len(steps_of_model) + 1)
+        taken = steps_of_model[chance[steps_of_model] * count < 1.0]
+        run.reservoir.seen[number] += len(steps_of_model)
         if len(taken):
             chosen[int(taken[-1])] = number
     return [(step, number, int(block[step])) for step, number in sorted(chosen.items())]

@@ -189,8 +189,8 @@ class Schedule:
             table = changes(self.zone, int(ticks.min()), int(ticks.max()))
             width = self.period // self.blocks
             equal = width if self._is_equal() else 0
-            found = kernels.locate.locate(ticks, *table, (self.period, self.origin, equal), starts, owner)
-            return Located(*found)
+            located = kernels.locate.locate(ticks, *table, (self.period, self.origin, equal), starts, owner)
+            return Located(*located)
         cycle, rest = np.divmod(to_wall(self.zone, ticks) - self.origin, self.period)
         return Located(cycle, owner[np.searchsorted(starts, rest, side="right") - 1].astype(np.int64))
 

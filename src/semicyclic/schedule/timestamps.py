@@ -58,14 +58,14 @@ def _from_zoned_column(when: Any) -> Array | None:
     """UTC times of a pandas or Polars column with a time zone; None for other columns."""
     dtype = getattr(when, "dtype", None)
     if getattr(dtype, "tz", None) is not None:
-        found = when.to_numpy(dtype="datetime64[us]")
+        times = when.to_numpy(dtype="datetime64[us]")
     elif getattr(dtype, "time_zone", None) is not None:
-        found = when.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy()
+        times = when.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy()
     else:
         return None
-    if np.isnat(found).any():
-        raise ValueError(f"row {int(np.isnat(found).argmax())}: the time is missing (NaT)")
-    return np.asarray(found)
+    if np.isnat(times).any():
+        raise ValueError(f"row {int(np.isnat(times).argmax())}: the time is missing (NaT)")
+    return np.asarray(times)
 
 
 def _check_range(seconds: Array) -> None:

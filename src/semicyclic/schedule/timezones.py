@@ -61,15 +61,15 @@ def _year(zone: str, year: int) -> tuple[tuple[int, int], ...]:
     """Return the offset changes of one UTC year, its first offset included, as (tick, offset)."""
     info = zone_info(zone)
     low = datetime(year, 1, 1, tzinfo=UTC)
-    found = [(low, _offset(info, low))]
+    changes = [(low, _offset(info, low))]
     while low.year == year:
         high = low + STRIDE
         ahead = _offset(info, high)
-        if ahead != found[-1][1]:
-            found.append((_bisect(info, low, high), ahead))
+        if ahead != changes[-1][1]:
+            changes.append((_bisect(info, low, high), ahead))
         low = high
     tick = timedelta(microseconds=1)
-    return tuple(((instant - EPOCH) // tick, ahead) for instant, ahead in found)
+    return tuple(((instant - EPOCH) // tick, ahead) for instant, ahead in changes)
 
 
 def changes(zone: str, first: int, last: int) -> OffsetChanges:

@@ -114,8 +114,8 @@ class Watermark:
             waiting = waiting.take(np.argsort(waiting.key, kind="stable"))
         # Later rows that are not late are at least as new as the watermark; at equal times they sort after.
         ready = int(np.searchsorted(waiting.key, newest - self.lateness, side="right"))
-        held = waiting.take(slice(ready, len(waiting))) if ready < len(waiting) else None
-        return replace(self, newest=newest, buffered=held, late=late), waiting.take(slice(0, ready))
+        buffered = waiting.take(slice(ready, len(waiting))) if ready < len(waiting) else None
+        return replace(self, newest=newest, buffered=buffered, late=late), waiting.take(slice(0, ready))
 
     def end(self) -> tuple["Watermark", WaitingRows | None]:
         """Return the state and the rows still held, at the end of the stream."""

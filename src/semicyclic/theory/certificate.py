@@ -77,10 +77,10 @@ class Certificate:
         )
 
     def __str__(self) -> str:
-        kind = "any-time, empirical Bernstein" if self.any_time else "fixed number of steps, Hoeffding"
+        bound_type = "any-time, empirical Bernstein" if self.any_time else "fixed number of steps, Hoeffding"
         lines = [
             f"risk of mean() at most {self.bound:.4f}: progressive loss {self.mean:.4f} over {self.steps:,} "
-            f"steps + {self.bound - self.mean:.4f} ({kind})"
+            f"steps + {self.bound - self.mean:.4f} ({bound_type})"
         ]
         for block, (mean, bound) in enumerate(zip(self.block_mean, self.block_bound, strict=True)):
             seen = (

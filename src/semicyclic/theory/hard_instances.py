@@ -226,12 +226,12 @@ class HardInstance:
     def _prox(self, z: Array, mu: float | Array) -> Array:
         """argmin_y phi(y) + (mu / 2) (y - z)^2, piece by piece: y + phi'(y) / mu = z."""
         a, size = self.flat, np.abs(z)
-        found = np.select(
+        minimizer = np.select(
             [size <= a / 2, size <= a + 2 * a / mu, size <= self.gamma * (1 + 2 / mu)],
             [size, (size + 2 * a / mu) / (1 + 4 / mu), size / (1 + 2 / mu)],
             size - 2 * self.gamma / mu,
         )
-        return np.asarray(np.sign(z) * found)
+        return np.asarray(np.sign(z) * minimizer)
 
 
 def random_rotation(
@@ -252,8 +252,8 @@ def random_rotation(
 
 
 def dimension_needed(cycles: int, steps: int, *, reach: float = 1.0, delta: float = 0.05) -> int:
-    """Dimension in which unseen directions stay hidden from T points of norm at most reach * B.
+    """Dimension in which unseen directions stay hidden from P points of norm at most reach * B.
 
-    d >= 4K + 2048 R^2 K^3 ln(8KT / delta) (docs/math.md#discovery). steps: T, the queries and the output.
+    d >= 4K + 2048 R^2 K^3 ln(8KP / delta) (docs/math.md#discovery). steps: P, the queries and the output.
     """
     return 4 * cycles + ceil(2048 * reach**2 * cycles**3 * log(8 * cycles * steps / delta))

@@ -62,7 +62,7 @@ def _run(
     squares = state.squares.reshape(-1)
     most, experts = records.weight.shape
     blocks = len(plan.chain) // experts
-    kind = state.vectors.dtype.type
+    real = state.vectors.dtype.type
     width, zero, one = np.uint64(state.vectors.shape[1]), np.uint64(0), np.uint64(1)
     visit = room.visit
     used, record, step = np.int64(0), np.int64(0), span[0]
@@ -112,8 +112,8 @@ def _run(
                     touched[moved] = length - one
                     moved += one
                 chain = plan.chain[slot]
-                rate, box = kind(plan.eta[chain]), kind(plan.box[chain])
-                gain, until = kind(plan.slot_weight[slot] / count), kind(mass[e])
+                rate, box = real(plan.eta[chain]), real(plan.box[chain])
+                gain, until = real(plan.slot_weight[slot] / count), real(mass[e])
                 for k in range(moved):
                     j = np.uint64(touched[k])
                     # Divided once, after the sum: slopes that cancel must leave exactly 0.

@@ -30,13 +30,13 @@ def run_general(
     span: tuple[int, int],
 ) -> Any:
     """Run the steps span[0]..span[1]-1 or as many as there is room for; see `kernels.advance`."""
-    experts, (_, width, outputs), kind = records.weight.shape[1], state.vectors.shape, state.vectors.dtype
+    experts, (_, width, outputs), dtype = records.weight.shape[1], state.vectors.shape, state.vectors.dtype
     longest = longest_step(layout, span)
-    score, slope = np.empty((2, longest, outputs), kind)
+    score, slope = np.empty((2, longest, outputs), dtype)
     adaptive = width if (plan.rule == ADAGRAD).any() else 0
-    gradient, touched = np.zeros((adaptive, outputs), kind), np.zeros(2 * adaptive, np.int64)
-    buffers = (score, slope, np.empty(longest, kind), gradient, touched)
-    lag = np.zeros((experts, width, outputs), kind)
+    gradient, touched = np.zeros((adaptive, outputs), dtype), np.zeros(2 * adaptive, np.int64)
+    buffers = (score, slope, np.empty(longest, dtype), gradient, touched)
+    lag = np.zeros((experts, width, outputs), dtype)
     by_expert = np.ones(experts), np.zeros(experts)
     visit = int(np.searchsorted(layout.visits, span[0], side="right")) - 1
     return _run(layout, plan, state, records, hedge_state, toss, (*span, visit), buffers, lag, by_expert)
@@ -158,13 +158,13 @@ def _close(
     The mean is (mass * sum_a c_a V_after - lag) / weight (see `visit.close_changes`).
     """
     changes, to = records.changes, records.begin[place]
-    kind, outputs = changes.dtype.type, state.vectors.shape[2]
+    real, outputs = changes.dtype.type, state.vectors.shape[2]
     size = len(columns) * outputs
     mean = to + size * _vectors(plan, slot)
     weight = records.weight[place]
-    whole, share = kind(0.0), kind(0.0)
+    whole, share = real(0.0), real(0.0)
     if weight > 0.0:
-        whole, share = kind(records.mass[place] / weight), kind(1.0 / weight)
+        whole, share = real(records.mass[place] / weight), real(1.0 / weight)
     for k in range(len(columns)):
         for c in range(outputs):
             if several:
@@ -173,7 +173,7 @@ def _close(
     for a in range(plan.active.shape[1]):
         vector = plan.active[slot, a]
         if vector >= 0:
-            factor = whole * kind(plan.coefficient[slot, a])
+            factor = whole * real(plan.coefficient[slot, a])
             for k in range(len(columns)):
                 for c in range(outputs):
                     at = k * outputs + c
@@ -306,7 +306,7 @@ def _move_adagrad(
     touched: Any,
 ) -> Any:
     """Per-coordinate steps on the minibatch's gradient, clipped to the box."""
-    kind = lag.dtype.type
+    real = lag.dtype.type
     width = state.vectors.shape[1]
     count = 0
     for r in range(rows[0], rows[1]):
@@ -324,18 +324,18 @@ def _move_adagrad(
     if plan.intercept > 0:
         touched[count] = width - 1
         count += 1
-    rate = kind(plan.eta[plan.chain[slot]])
-    box = kind(plan.box[plan.chain[slot]])
+    rate = real(plan.eta[plan.chain[slot]])
+    box = real(plan.box[plan.chain[slot]])
     for k in range(count):
         j = touched[k]
         touched[width + j] = 0
         for c in range(slope.shape[1]):
-            moved = kind(0.0)
+            moved = real(0.0)
             for a in range(plan.active.shape[1]):
                 vector = plan.active[slot, a]
                 if vector < 0:
                     continue
-                factor = kind(plan.coefficient[slot, a])
+                factor = real(plan.coefficient[slot, a])
                 # Divided once, after the sum: slopes that cancel must leave exactly 0.
                 g = factor * (share * gradient[j, c])
                 state.squares[vector, j, c] += g * g

@@ -130,8 +130,8 @@ def softmax_slopes(score: Any, target: Any, slope: Any, value: Any) -> Any:
         for c in range(score.shape[1]):
             slope[r, c] = np.exp(score[r, c] - top)
             total += slope[r, c]
-        own = np.int64(target[r])
+        target_class = np.int64(target[r])
         for c in range(score.shape[1]):
             slope[r, c] /= total
-        value[r] = np.log(total) + (top - score[r, own])
-        slope[r, own] -= 1
+        value[r] = np.log(total) + (top - score[r, target_class])
+        slope[r, target_class] -= 1

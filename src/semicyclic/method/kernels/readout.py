@@ -132,7 +132,7 @@ def walk(plan: Plan, records: Records, picks: Any, vectors: Any, out: Any) -> An
     coefficients = plan.coefficient
     count, experts = weights.shape
     blocks = len(plan.chain) // experts
-    kind = vectors.dtype.type
+    real = vectors.dtype.type
     outputs = np.uint64(vectors.shape[2])
     size = np.uint64(vectors.shape[1] * vectors.shape[2])
     v, rows = vectors.reshape(-1), out.reshape(-1)
@@ -148,7 +148,7 @@ def walk(plan: Plan, records: Records, picks: Any, vectors: Any, out: Any) -> An
                 here = np.uint64(active[slot, a]) * size
                 for entry in range(first[k], first[k + 1]):
                     if mean[entry] != 0.0:
-                        part = kind(mean[entry] * whole * coefficients[slot, a])
+                        part = real(mean[entry] * whole * coefficients[slot, a])
                         to = np.uint64(model[entry]) * size
                         for j in range(size):
                             rows[to + j] += part * v[here + j]
@@ -158,14 +158,14 @@ def walk(plan: Plan, records: Records, picks: Any, vectors: Any, out: Any) -> An
                         v[here + column * outputs + c] += changes[place + p * outputs + c]
                 for entry in range(first[k], first[k + 1]):
                     if last[entry] != 0.0:
-                        part = kind(last[entry] * scales[r, e] * coefficients[slot, a])
+                        part = real(last[entry] * scales[r, e] * coefficients[slot, a])
                         to = np.uint64(model[entry]) * size
                         for j in range(size):
                             rows[to + j] += part * v[here + j]
                 place += width * outputs
             if steps[r] > 1.0:
                 for entry in range(first[k], first[k + 1]):
-                    part, to = kind(mean[entry]), np.uint64(model[entry]) * size
+                    part, to = real(mean[entry]), np.uint64(model[entry]) * size
                     for c in range(outputs):
                         for p in range(width):
                             column = np.uint64(lists[begin + p])
@@ -174,4 +174,4 @@ def walk(plan: Plan, records: Records, picks: Any, vectors: Any, out: Any) -> An
                 for vector in range(len(vectors)):
                     if plan.owner[vector] == plan.chain[slot]:
                         for j in range(size):
-                            v[np.uint64(vector) * size + j] *= kind(folds[r, e])
+                            v[np.uint64(vector) * size + j] *= real(folds[r, e])

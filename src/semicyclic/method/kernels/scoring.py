@@ -125,7 +125,7 @@ def _classes(rows: Any, weights: Any, target: Any, span: Any, results: Any, code
     score, sums, (weight, each) = results
     for r in range(np.uint64(span[0]), np.uint64(span[1])):
         dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
-        own = np.int64(target[r])
+        target_class = np.int64(target[r])
         for q in range(LANES // outputs):
             first = q * outputs
             top = first
@@ -133,12 +133,12 @@ def _classes(rows: Any, weights: Any, target: Any, span: Any, results: Any, code
                 if score[c] > score[top]:
                     top = c
             if code == ACCURACY:
-                value = 1.0 if top - first == own else 0.0
+                value = 1.0 if top - first == target_class else 0.0
             else:
                 total = 0.0
                 for c in range(first, first + outputs):
                     total += np.exp(np.float64(score[c] - score[top]))
-                value = np.log(total) + (score[top] - score[first + own])
+                value = np.log(total) + (score[top] - score[first + target_class])
             sums[q] += weight[r * each] * value
 
 

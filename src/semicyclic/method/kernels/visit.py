@@ -43,12 +43,12 @@ class Workspace(NamedTuple):
 
 def make_workspace(layout: Layout, state: ChainState, experts: int, span: tuple[int, int]) -> Workspace:
     """Room for the steps span[0]..span[1]-1."""
-    kind, width = state.vectors.dtype, state.vectors.shape[1]
+    dtype, width = state.vectors.dtype, state.vectors.shape[1]
     visit, last = np.searchsorted(layout.visits, (span[0], span[1] - 1), side="right") - 1
     stride = width if layout.dense else int(np.diff(layout.first[visit : last + 2]).max())
-    w = state.vectors.reshape(-1) if layout.dense else np.empty(stride * experts, kind)
-    score, slope, value = np.empty((3, longest_step(layout, span)), kind)
-    sums, held, (losses, mass) = np.zeros(stride * experts, kind), np.ones(experts), np.zeros((2, experts))
+    w = state.vectors.reshape(-1) if layout.dense else np.empty(stride * experts, dtype)
+    score, slope, value = np.empty((3, longest_step(layout, span)), dtype)
+    sums, held, (losses, mass) = np.zeros(stride * experts, dtype), np.ones(experts), np.zeros((2, experts))
     return Workspace(w, sums, score, slope, value, held, losses, mass, int(visit), stride)
 
 

@@ -35,16 +35,16 @@ def locate(ticks: Any, at: Any, offset: Any, clock: Any, starts: Any, owner: Any
     for t in ticks:
         low = min(low, t)
         high = max(high, t)
-    held = np.zeros(((high - low) >> BUCKET) + 2, np.int64)
-    for k in range(len(held)):
-        held[k] = max(np.searchsorted(at, low + (k << BUCKET), side="right") - 1, 0)
+    changes_before = np.zeros(((high - low) >> BUCKET) + 2, np.int64)
+    for k in range(len(changes_before)):
+        changes_before[k] = max(np.searchsorted(at, low + (k << BUCKET), side="right") - 1, 0)
     ends = np.full(len(at) + 1, np.int64(2**62))
     ends[: len(at) - 1] = at[1:]
     inverse = 1.0 / period
     share = 1.0 / width if width else 0.0
     for row in range(len(ticks)):
         t = ticks[row]
-        k = held[(t - low) >> BUCKET]
+        k = changes_before[(t - low) >> BUCKET]
         k += t >= ends[k]
         local = t + offset[k] - origin
         turn = _floor_divide(local, period, inverse)
