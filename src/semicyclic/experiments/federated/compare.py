@@ -231,14 +231,12 @@ def compare(
             for number, size in enumerate(sizes[steps], 1):
                 words = f"{steps} local step(s) of size {size:.3g}, repetition {r + 1} of {repetitions}"
 
-                def report_progress(
-                    share: float, what: str, done: int = runs_done, words: str = words
-                ) -> None:
+                def report_run(share: float, what: str, done: int = runs_done, words: str = words) -> None:
                     report_progress((done + share) / total_runs, f"{words}, {what}")
 
                 run_settings = replace(settings, local_steps=steps, step_size=size, seed=seed)
                 folder = _under(out, f"{steps}-steps/repetition-{r + 1}/size-{number}")
-                outcomes[steps][size].append(run_repetition(run_settings, folder, report_progress))
+                outcomes[steps][size].append(run_repetition(run_settings, folder, report_run))
                 runs_done += 1
     fleet = make_fleet(replace(settings, local_steps=local_steps[0], seed=seeds[0]))
     first = summarize(outcomes[local_steps[0]])
