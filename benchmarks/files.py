@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.timing import Figure, at_least, at_most, no_goal, note, peer_timed, timed
+from semicyclic.method.average import ReadOut
 from semicyclic.method.loss import by_name
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.store.model_file import load
@@ -205,7 +206,7 @@ def what_if() -> list[Figure]:
         pq.write_table(table, folder / "rows.parquet")
         (folder / "run").mkdir()
         FileTraining(job, Sources([folder / "rows.parquet"]), folder / "run", lambda _: None).go(resume=False)
-        requests = [ModelRequest(blocks, how) for blocks in (24, 6, 1) for how in ("tail", "fading")]
+        requests = [ModelRequest(blocks, ReadOut(how)) for blocks in (24, 6, 1) for how in ("tail", "fading")]
 
         def derive_six_models() -> None:
             log = open_log(folder / "run")

@@ -1,5 +1,7 @@
 """Parsers of durations, sizes and schedules."""
 
+import re
+
 import pytest
 
 import semicyclic as sc
@@ -40,3 +42,28 @@ def test_sizes_and_schedules() -> None:
     )
     assert specs.parse_schedule("schedule", "weekly:Mon 08:00,Sat 08:00", "UTC").blocks == 2
     assert specs.parse_schedule("schedule", "every:90min:3", "UTC") == sc.Schedule.every(5400, 3)
+
+
+@pytest.mark.parametrize(
+    "text", ["mean", "last", "last-cycle", "tail", "fading", "tail:5", "fading:7.5", "fading:0.25"]
+)
+def test_a_read_out_is_written_as_it_is_read(text: str) -> None:
+    assert str(specs.parse_read_out("read_out", text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "tail:", "tail:0", "tail:-1", "tail:1.5", "tail:x", "fading:0", "fading:nan", "mean:3", "mode"],
+)
+def test_what_is_no_read_out_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"read_out={text!r}: write mean, last")):
+        specs.parse_read_out("read_out", text)
+
+
+def test_steps_are_read_as_values() -> None:
+    assert specs.parse_step("step_size", "adaptive") == sc.step.adagrad(0.2)
+    assert specs.parse_step("step_size", "adaptive:.5") == sc.step.adagrad(0.5)
+    assert specs.parse_step("step_size", ".25") == sc.step.constant(0.25)
+    for text in ("", "adaptive:x", "adaptive:0", "-1", "fast", "inf"):
+        with pytest.raises(ValueError, match="step_size="):
+            specs.parse_step("step_size", text)

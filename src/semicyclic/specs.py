@@ -1,9 +1,11 @@
-"""Parsers of durations, sizes and schedules as users write them."""
+"""Parsers of durations, sizes, schedules, read-outs and step sizes as users write them."""
 
 import re
 from datetime import timedelta
 from typing import Any
 
+from semicyclic.method.average import ReadOut
+from semicyclic.method.step import RATE, Step, adagrad, constant
 from semicyclic.schedule.schedule import Schedule
 
 SECONDS = {
@@ -54,6 +56,32 @@ def parse_schedule(name: str, text: str, zone: str) -> Schedule:
     except ValueError as error:
         raise ValueError(f"{name}={text!r}: {error}") from None
     raise ValueError(f"{name}={text!r}: write daily:6, weekly:7, daily:06:00,13:30,22:00 or every:90min:3")
+
+
+def parse_read_out(name: str, text: str) -> ReadOut:
+    """Parse mean, last, last-cycle, tail, tail:5, fading or fading:7.5."""
+    rule, _, number = text.partition(":")
+    if rule in ("mean", "last", "last-cycle") and ":" not in text:
+        return ReadOut(rule)
+    try:
+        cycles = None if ":" not in text else float(int(number)) if rule == "tail" else float(number)
+    except ValueError:
+        cycles = -1.0
+    if rule in ("tail", "fading") and (cycles is None or 0 < cycles < 1e9):
+        return ReadOut(rule, cycles)
+    raise ValueError(f"{name}={text!r}: write mean, last, last-cycle, tail, tail:5, fading or fading:7")
+
+
+def parse_step(name: str, text: str) -> Step:
+    """Parse adaptive, adaptive:.5 (AdaGrad and its rate), or a constant step size."""
+    rule, _, rate = text.partition(":")
+    try:
+        size = float(rate or RATE) if rule == "adaptive" else float(text)
+    except ValueError:
+        raise ValueError(f"{name}={text!r}: write adaptive, adaptive:.5 or a number such as .5") from None
+    if not 0 < size < 1e6:
+        raise ValueError(f"{name}={text!r}: must be positive")
+    return adagrad(size) if rule == "adaptive" else constant(size)
 
 
 def _blocks(text: str) -> dict[str, Any]:

@@ -222,7 +222,7 @@ def test_hard_shows_the_bound_that_one_model_cannot_pass(
     for kind in ("lipschitz", "smooth"):
         for against in ("steps", "cycles"):
             excess = results[f"{kind}_against_{against}"]["excess"]
-            for name in (*results["methods"], "each block minimized"):
+            for name in (*results["methods"], "each block minimised"):
                 assert all(e >= b for e, b in zip(excess[name], excess["lower bound"], strict=True)), name
             assert excess["pluralistic average"][-1] < excess["lower bound"][-1]
         n = results[f"{kind}_against_steps"]["excess"]

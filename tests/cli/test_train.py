@@ -236,8 +236,8 @@ def test_progress_is_shown_on_a_terminal(
         (("train", "ROWS", *TRAIN, "--out", "o", "--step-size", "big"), "--step-size big: write adaptive"),
         (("train", "ROWS", *TRAIN, "--out", "o", "--step-size", "-1"), "--step-size"),
         (
-            ("train", "ROWS", *TRAIN, "--out", "o", "--read-out", "tail"),
-            "--read-out tail: write mean, last, tail:5",
+            ("train", "ROWS", *TRAIN, "--out", "o", "--read-out", "tail:"),
+            "--read-out tail:: write mean, last, last-cycle, tail, tail:5",
         ),
         (("train", "ROWS", *TRAIN, "--out", "o", "--loss", "cubic"), "unknown loss 'cubic'"),
         (("train", "ROWS", *TRAIN, "--out", "o", "--batch-size", "0"), "--batch-size 0: must be at least 1"),

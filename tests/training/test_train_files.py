@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import semicyclic as sc
+from semicyclic import specs
+from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import encode
 from semicyclic.method.loss import logistic
 from semicyclic.store.checkpoint import VERSION, read_checkpoint, write_checkpoint
@@ -125,7 +127,11 @@ def test_the_stream_learns_what_one_pass_in_memory_learns(tmp_path: Path) -> Non
 )
 def test_other_read_outs_can_be_had(tmp_path: Path, read_out: str, same: Any) -> None:
     path = write(tmp_path, rows_of(900))
-    run(tmp_path / "out", [path], replace(JOB, read_out=read_out, sample_rows=1 << 14))
+    run(
+        tmp_path / "out",
+        [path],
+        replace(JOB, read_out=specs.parse_read_out("read_out", read_out), sample_rows=1 << 14),
+    )
     known = sc.read(path, when="at", label="y", bits=10, bins=4)
     made = sc.train.pluralistic(known, SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=16)
     assert np.allclose(weights(tmp_path / "out"), same(made).weights, atol=2e-5)
@@ -196,7 +202,7 @@ def killed_at(count: int) -> Any:
         JOB,
         replace(JOB, method="hedged", lateness=7_200_000_000),
         replace(JOB, method="separate", label_delay=20_000_000_000, late=LatePolicy.KEEP),
-        replace(JOB, method="residual", step=("constant", 0.1), memory=1 << 21, read_out="last"),
+        replace(JOB, method="residual", step=sc.step.constant(0.1), memory=1 << 21, read_out=ReadOut("last")),
     ],
 )
 def test_a_run_stopped_after_any_chunk_ends_in_the_same_bytes(

@@ -68,8 +68,8 @@ def train(
     read_out: Annotated[
         str,
         Parameter(
-            help="Model of a block: mean of its iterates, last iterate, tail:5 (mean of the last 5 cycles) "
-            "or fading:5 (mean with a half-life of 5 cycles)."
+            help="Model of a block: mean of its iterates, last iterate, tail:5 (mean of the last 5 cycles), "
+            "tail (of half of them), last-cycle, or fading:5 (mean with a half-life of 5 cycles)."
         ),
     ] = "mean",
     number: NumberColumns = None,
@@ -194,7 +194,8 @@ def train_config(given: dict[str, Any]) -> "training.config.TrainConfig":
         raise ValueError(f"--memory {given['memory']}: must be at least 64MB")
     if given["loss"] is not None:
         method.loss.by_name(given["loss"])
-    step, read_out = _parse_step(given["step_size"]), _check_read_out(given["read_out"])
+    step = specs.parse_step("step_size", given["step_size"])
+    read_out = specs.parse_read_out("read_out", given["read_out"])
     if given["method"] == "auto":
         _check_auto_defaults(given)
     return training.config.TrainConfig(
@@ -228,30 +229,3 @@ def _check_auto_defaults(given: dict[str, Any]) -> None:
                 f"--{option} {given[name]}: --method auto tries many of these: name a method of which there "
                 "is one, such as --method hedged"
             )
-
-
-def _parse_step(text: str) -> tuple[str, float]:
-    """Return ("adaptive", rate) or ("constant", step size)."""
-    rule, _, rate = text.partition(":")
-    try:
-        step = ("adaptive", float(rate or 0.2)) if rule == "adaptive" else ("constant", float(text))
-    except ValueError:
-        raise ValueError(f"--step-size {text}: write adaptive, adaptive:.5 or a number such as .5") from None
-    if not 0 < step[1] < 1e6:
-        raise ValueError(f"--step-size {text}: must be positive")
-    return step
-
-
-def _check_read_out(text: str) -> str:
-    """Return the read-out unchanged; raise if it is unknown or its number of cycles is not positive."""
-    rule, _, cycles = text.partition(":")
-    if (rule in ("mean", "last") and not cycles) or (
-        rule == "tail" and cycles.isdecimal() and int(cycles) > 0
-    ):
-        return text
-    try:
-        if rule == "fading" and float(cycles) > 0:
-            return text
-    except ValueError:
-        pass
-    raise ValueError(f"--read-out {text}: write mean, last, tail:5 or fading:5")

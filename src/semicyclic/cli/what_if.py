@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from semicyclic import reports, store, tables, training
+from semicyclic import reports, specs, store, tables, training
 from semicyclic.cli.options import Encoding, Format
 from semicyclic.cli.output_dir import output_dir
 
@@ -54,7 +54,7 @@ def what_if(
     started = time.perf_counter()
     log = training.what_if.open_run(run)
     requests = [
-        training.what_if.ModelRequest(count, training.what_if.check_read_out(name), until)
+        training.what_if.ModelRequest(count, specs.parse_read_out("read_out", name), until)
         for count in (blocks if blocks else (None,))
         for name in (read_out or ["mean", "tail", "last-cycle", "last"])
     ]
@@ -74,7 +74,7 @@ def what_if(
     )
     with output_dir(out) if out is not None else nullcontext():
         for request, model in zip(requests, models, strict=True):
-            entry: dict[str, Any] = {"blocks": model.blocks, "read_out": request.read_out}
+            entry: dict[str, Any] = {"blocks": model.blocks, "read_out": str(request.read_out)}
             entry["never_visited"] = len(model.fallback)
             if rows is not None:
                 entry["scores"] = training.what_if.score_model(model, rows)

@@ -278,7 +278,7 @@ def run_hard(
         max_step = radius * (4 * K / radius if smooth else 1.0)
         grid, rng = np.geomspace(1e-6 * radius, max_step, 24), np.random.default_rng([seed, K, n])
         row = {name: tune(method, instance, n, grid) for name, method in METHODS.items()}
-        row["each block minimized"] = minimize_blocks(instance)
+        row["each block minimised"] = minimize_blocks(instance)
         row["i.i.d. average"] = float(
             np.mean([run_shuffled(instance, n, rng, grid) for _ in range(3)], axis=0).min()
         )

@@ -73,6 +73,29 @@ def merge(a: Mean, b: Mean) -> Mean:
     return Mean(a.value + share * (b.value - a.value), weight)
 
 
+class ReadOut(NamedTuple):
+    """A read-out as a value, for `Run.read_out`; `specs.parse_read_out` reads it from text.
+
+    Parameters
+    ----------
+    rule : {"mean", "last", "last-cycle", "tail", "fading"}
+    cycles : float, optional
+        Of "tail", the number of cycles, by default half of those in the log; of "fading", the half-life in
+        cycles, by default 7.
+    """
+
+    rule: str
+    cycles: float | None = None
+
+    def __str__(self) -> str:
+        return self.rule if self.cycles is None else f"{self.rule}:{self.cycles:g}"
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether it needs the records of single cycles, not only sums over all of them."""
+        return self.rule not in ("mean", "last")
+
+
 class RecordTable(NamedTuple):
     """The records of a run, in order: cycle, slot, weight and expert of each.
 

@@ -102,6 +102,16 @@ class Run:
 
     # ------------------------------------------------------------------ the read-outs
 
+    def read_out(self, what: average.ReadOut, *, through: int | None = None) -> Pluralistic:
+        """The model of a read-out given as a value `what`, any of those below but `random`."""
+        rule, cycles = what
+        if rule == "tail":
+            kept = len(np.unique(self.log.places()[0]))
+            return self.tail(max(kept // 2, 1) if cycles is None else int(cycles), through=through)
+        if rule == "fading":
+            return self.fading(7.0 if cycles is None else cycles, through=through)
+        return {"mean": self.mean, "last": self.last, "last-cycle": self.last_cycle}[rule](through=through)
+
     def mean(self, *, through: int | None = None) -> Pluralistic:
         """Mean of the iterates of each block, each taken before its update (Theorem 3)."""
         return self._model(self._means(self.member, through), "mean()", through)

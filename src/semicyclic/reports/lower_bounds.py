@@ -82,7 +82,7 @@ def _draw_excess(results: Results, instance: str, what: str, label: str, words: 
             f"per block, at the largest {end}: {pluralistic[-1]:+.2f} at the step of Theorem 3 and "
             f"{best[-1]:+.2f} at its "
             "best step (dotted; below -3 not drawn). Minimising every block fully, not drawn, ends at "
-            f"{part['excess']['each block minimized'][-1] / bound[-1]:.0f}."
+            f"{part['excess']['each block minimised'][-1] / bound[-1]:.0f}."
         )
         return finish_figure(figure, f"{instance}-{what}", title, caption)
 

@@ -1,16 +1,19 @@
 """`TrainConfig`: the settings of a training run. They stay fixed when a run is resumed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from semicyclic.auto.calendar import calendar_of
 from semicyclic.auto.candidates import candidate_set_of, fit_to_memory
 from semicyclic.auto.portfolio import Portfolio
-from semicyclic.method import step, train
+from semicyclic.method import train
+from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import empty_batches
 from semicyclic.method.loss import Loss
 from semicyclic.method.run import Run
+from semicyclic.method.step import ADAGRAD, RATE, Step, adagrad, constant
 from semicyclic.schedule.schedule import Schedule
+from semicyclic.specs import parse_read_out
 from semicyclic.tables.cleaning import START
 from semicyclic.tables.columns import ColumnRequest
 from semicyclic.tables.watermark import LatePolicy
@@ -19,6 +22,7 @@ from semicyclic.tables.watermark import LatePolicy
 CHUNK_ROWS = 1 << 15
 # Limits of the hash size in bits; features are hashed to 2^bits columns.
 MAX_HASH_BITS, MIN_HASH_BITS = 18, 8
+MEAN = ReadOut("mean")
 # The method that trains all candidates and mixes those with the least recent loss.
 AUTO = "auto"
 
@@ -36,13 +40,11 @@ class MemoryBudget(NamedTuple):
 class TrainConfig:
     """All settings that determine the trained model, given the rows.
 
-    step: ("adaptive" or "constant", rate or size).
     loss: a name, or None to infer it from the labels.
     classes: class names, needed if the first rows lack some.
     lateness, label_delay: microseconds. late: policy for rows that are later than `lateness`.
     skip_errors: count and skip rows that cannot be read, instead of stopping the run.
     memory: bytes. bits: the hash size; None to choose it from the first rows and `memory`.
-    read_out: `mean`, `last`, `tail:N` or `fading:N`.
     sample_rows: the number of first rows from which the schema, scales and labels are inferred.
     """
 
@@ -51,7 +53,7 @@ class TrainConfig:
     method: str = AUTO
     loss: str | None = None
     classes: tuple[str, ...] = ()
-    step: tuple[str, float] = ("adaptive", step.RATE)
+    step: Step = field(default_factory=lambda: adagrad(RATE))
     batch_size: int = 16
     lateness: int = 0
     late: LatePolicy = LatePolicy.DROP
@@ -60,7 +62,7 @@ class TrainConfig:
     memory: int = 1 << 30
     bits: int | None = None
     bins: int = 16
-    read_out: str = "mean"
+    read_out: ReadOut = MEAN
     first_pass: bool = False
     sample_rows: int = START
 
@@ -69,9 +71,19 @@ class TrainConfig:
             name: list(value) if isinstance(value, tuple) else value
             for name, value in self.columns._asdict().items()
         }
-        plain = {name: value for name, value in vars(self).items() if name not in ("columns", "schedule")}
+        other = ("columns", "schedule", "step", "read_out")
+        plain = {name: value for name, value in vars(self).items() if name not in other}
         lists = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
-        return {**columns, "schedule": self.schedule.to_json(), **lists}
+        values = {
+            "schedule": self.schedule.to_json(),
+            "step": self.step_json(),
+            "read_out": str(self.read_out),
+        }
+        return {**columns, **values, **lists}
+
+    def step_json(self) -> list[Any]:
+        """Return the step rule as ["adaptive", rate] or ["constant", step size]."""
+        return ["adaptive" if self.step.rule == ADAGRAD else "constant", self.step.size]
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "TrainConfig":
@@ -80,6 +92,9 @@ class TrainConfig:
             name: tuple(part) if isinstance(part, list) else part for name, part in value.items()
         }
         parts["late"] = LatePolicy(parts["late"])
+        rule, size = parts["step"]
+        parts["step"] = adagrad(size) if rule == "adaptive" else constant(size)
+        parts["read_out"] = parse_read_out("read_out", parts["read_out"])
         columns = ColumnRequest(**{name: parts.pop(name) for name in ColumnRequest._fields})
         return TrainConfig(columns, Schedule.from_json(parts.pop("schedule")), **parts)
 
@@ -117,11 +132,9 @@ class TrainConfig:
 
     def first_run(self, width: int, loss: Loss) -> Run:
         """Return an untrained run."""
-        rule_name, size = self.step
-        rule = step.adagrad(size) if rule_name == "adaptive" else step.constant(size)
         codes = tuple(float(code) for code in range(loss.classes))
         empty = empty_batches(width, self.schedule, loss=loss, batch_size=self.batch_size, classes=codes)
-        settings: train.Settings = {"step_size": rule, "memory": self.budget(loss.outputs).records}
+        settings: train.Settings = {"step_size": self.step, "memory": self.budget(loss.outputs).records}
         # In addition to the candidates, one chain is logged for `what-if`.
         method = getattr(train, "pluralistic" if self.method == AUTO else self.method)
         run: Run = method(empty, **settings)

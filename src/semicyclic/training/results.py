@@ -55,25 +55,18 @@ def finish_model(model: Pluralistic, reading: ReaderState, names: FeatureNames) 
 
 def _read_out(config: TrainConfig, run: Run) -> Pluralistic:
     """Return the model of the read-out set in `config.read_out`."""
-    name, _, argument = config.read_out.partition(":")
     with warnings.catch_warnings():
         # The provenance and `inspect` report this.
         warnings.filterwarnings("ignore", message=".*never visited.*")
         try:
-            if name == "tail":
-                model = run.tail(int(argument))
-            elif name == "fading":
-                model = run.fading(float(argument))
-            else:
-                model = run.last() if name == "last" else run.mean()
+            return run.read_out(config.read_out)
         except ValueError:
-            if name not in ("tail", "fading"):
+            if not config.read_out.needs_records:
                 raise
             raise ValueError(
-                f"read_out={config.read_out!r}: cycles that it needs were dropped to stay within memory=: "
+                f"read_out='{config.read_out}': cycles that it needs were dropped to stay within memory=: "
                 "continue with resume=True and read_out='mean', or start again with more memory="
             ) from None
-    return model
 
 
 def _provenance(
@@ -91,8 +84,8 @@ def _provenance(
     return {
         "semicyclic": __version__,
         "method": config.method,
-        "read_out": config.read_out,
-        "step": list(config.step),
+        "read_out": str(config.read_out),
+        "step": config.step_json(),
         "batch_size": config.batch_size,
         "label_delay": config.label_delay,
         "lateness": config.lateness,

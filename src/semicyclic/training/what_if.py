@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic.method import train
+from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import encode
 from semicyclic.method.loss import hinge
 from semicyclic.method.model import Pluralistic
@@ -32,14 +33,14 @@ class ModelRequest(NamedTuple):
     """
 
     blocks: int | None
-    read_out: str
+    read_out: ReadOut
     until: int | None = None
 
     @property
     def name(self) -> str:
         blocks = "own" if self.blocks is None else str(self.blocks)
         suffix = "" if self.until is None else f"-until-{self.until}"
-        return f"{blocks}-{self.read_out.replace(':', '-').replace(' ', '-')}{suffix}"
+        return f"{blocks}-{str(self.read_out).replace(':', '-')}{suffix}"
 
 
 class SavedRun(NamedTuple):
@@ -80,9 +81,9 @@ def model_for(log: SavedRun, wanted: ModelRequest) -> Pluralistic:
         through = int(cycles[len(cycles) - 1 - wanted.until])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*never visited.*")
-        model = _read_out(run, wanted.read_out, log.cycles, through)
+        model = run.read_out(wanted.read_out, through=through)
     finished = finish_model(model, log.state.reading, log.names)
-    about = {**(model.provenance or {}), "what_if": {"blocks": run.blocks, "read_out": wanted.read_out}}
+    about = {**(model.provenance or {}), "what_if": {"blocks": run.blocks, "read_out": str(wanted.read_out)}}
     return replace(finished, provenance=about)
 
 
@@ -104,34 +105,6 @@ def _coarser_schedule(run: Run, blocks: int) -> Schedule:
         f"{names[k * step].split('-')[0]}-{names[(k + 1) * step - 1].split('-')[-1]}" for k in range(blocks)
     )
     return Schedule(schedule.period, starts, labels, schedule.zone, schedule.origin)
-
-
-def _read_out(run: Run, text: str, cycles: int, through: int | None) -> Pluralistic:
-    """Return the read-out named by `text`, from the cycles up to and including `through`."""
-    name, _, argument = text.partition(":")
-    if name == "mean":
-        return run.mean(through=through)
-    if name == "last":
-        return run.last(through=through)
-    if name == "last-cycle":
-        return run.last_cycle(through=through)
-    if name == "fading":
-        return run.fading(float(argument or 7.0), through=through)
-    return run.tail(int(argument) if argument else max(cycles // 2, 1), through=through)
-
-
-def check_read_out(text: str) -> str:
-    """Return `text` if it is a read-out that `what-if` accepts; raise otherwise."""
-    name, _, argument = text.partition(":")
-    plain = name in ("mean", "last", "last-cycle") and not argument
-    if plain or (name == "tail" and (not argument or (argument.isdecimal() and int(argument) > 0))):
-        return text
-    try:
-        if name == "fading" and (not argument or float(argument) > 0):
-            return text
-    except ValueError:
-        pass
-    raise ValueError(f"read_out={text!r}: write mean, last, last-cycle, tail, tail:5, fading or fading:5")
 
 
 def score_model(model: Pluralistic, rows: Any) -> dict[str, float]:

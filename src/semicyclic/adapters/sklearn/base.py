@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from semicyclic.adapters.sklearn.fit import learn_all, learn_more
 from semicyclic.adapters.sklearn.fit_settings import AUTO, FitRows, FitSettings
-from semicyclic.adapters.sklearn.fitted_run import FittedRun, check_average
+from semicyclic.adapters.sklearn.fitted_run import FittedRun
 from semicyclic.adapters.sklearn.row_times import MISSING, TimesOrBlocks, check_known
 from semicyclic.adapters.sklearn.validation import (
     UNLABELLED,
@@ -48,7 +48,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         is_int = isinstance(self.passes, int | np.integer) and not isinstance(self.passes, bool)
         if not is_int or self.passes < 1:
             raise ValueError(f"passes={self.passes!r}: must be an integer, at least 1")
-        check_average(self.average)
+        self._fit_settings().read_out  # noqa: B018 - raises if `average` is no read-out
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -81,9 +81,9 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
     shuffle_within_blocks : bool, default=True
         Whether `fit` shuffles rows within each block, for a model used after training: its guarantee assumes
         rows of a block in random order. The order of blocks does not change.
-    average : {"mean", "tail", "last"} or int, default="mean"
-        Read-out: the mean of all iterates, of those of the last half of the cycles ("tail") or of the last
-        `average` cycles (int), or the last iterate.
+    average : str or int, default="mean"
+        Read-out, as on the command line: "mean" of all iterates, "last" iterate, mean of the last half of the
+        cycles ("tail"), of the last 5 ("tail:5" or 5) or of the last one ("last-cycle"), or "fading:7".
     missing : {"raise", "consensus"}, default="raise"
         Handling of rows to predict without a time or block (NaN, NaT, or a data frame without the column):
         raise an error, or predict by the mean of the blocks' models, weighted by their rows.

@@ -90,7 +90,7 @@ def learn_more(how: FitSettings, given: FitRows, fitted: FittedRun | None) -> Fi
         run = _new_run(how, given, calendar, rows)
     else:
         run = fitted.run
-        if len(run.log.pages) > MAX_RECORD_PAGES and how.average in ("mean", "last"):
+        if len(run.log.pages) > MAX_RECORD_PAGES and not how.read_out.needs_records:
             run = run.without_records()
     portfolio = None
     if how.method == AUTO:

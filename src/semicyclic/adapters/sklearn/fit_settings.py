@@ -7,10 +7,12 @@ import numpy as np
 from semicyclic.adapters.sklearn.row_times import RowBlocks, TimesOrBlocks
 from semicyclic.method import step as steps
 from semicyclic.method import train
+from semicyclic.method.average import ReadOut
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.method.run import Run
 from semicyclic.method.step import RATE, Step
+from semicyclic.specs import parse_read_out
 from semicyclic.types import Array
 
 # The method that trains all candidates and mixes those with the least recent loss.
@@ -41,7 +43,15 @@ class FitSettings(NamedTuple):
         step = step_of(self.step_size)
         # The chain trained in addition to the candidates ignores `step_size`.
         options: dict[str, Any] = {"step_size": step_of("adaptive") if self.method == AUTO else step}
-        return options if self.average in ("mean", "last") else {**options, "memory": MAX_RECORD_BYTES}
+        return {**options, "memory": MAX_RECORD_BYTES} if self.read_out.needs_records else options
+
+    @property
+    def read_out(self) -> ReadOut:
+        """`average` as a read-out; a whole number is that of the last cycles."""
+        is_count = isinstance(self.average, int | np.integer) and not isinstance(self.average, bool)
+        if is_count or isinstance(self.average, str):
+            return parse_read_out("average", f"tail:{self.average}" if is_count else self.average)
+        raise ValueError(f"average={self.average!r}: write mean, last, tail, fading, or a number of cycles")
 
 
 class FitRows(NamedTuple):

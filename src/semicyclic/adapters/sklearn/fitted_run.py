@@ -20,16 +20,8 @@ from semicyclic.method.run import Run
 from semicyclic.schedule.numbered import Numbered
 from semicyclic.types import Array
 
-READ_OUTS = ("mean", "last", "tail")
 # Maximum size of the sample of rows that is kept for `matrix_`.
 MAX_SAMPLE_ROWS, MAX_SAMPLE_CELLS = 1 << 16, 1 << 20
-
-
-def check_average(average: Any) -> None:
-    """Raise if `average` is not a valid read-out."""
-    is_count = isinstance(average, int | np.integer) and not isinstance(average, bool) and average > 0
-    if not is_count and average not in READ_OUTS:
-        raise ValueError(f"average={average!r}: choose 'mean', 'last', 'tail', or a number of cycles")
 
 
 class FittedRun:
@@ -59,7 +51,7 @@ class FittedRun:
         state = {
             name: value for name, value in vars(self).items() if name not in ("finished_run", "scoring_model")
         }
-        if self.how.average in ("mean", "last"):
+        if not self.how.read_out.needs_records:
             state["run"] = self.run.without_records()
         return state
 
@@ -73,15 +65,9 @@ class FittedRun:
         """The read-out `average`, or the mixture of candidates; the consensus for blocks without rows."""
         if self.portfolio is not None:
             return self._mixture(self.portfolio)
-        run, average = self.finished_run, self.how.average
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*were never visited")
-            if average == "mean":
-                return run.mean()
-            if average == "last":
-                return run.last()
-            cycles = len(np.unique(run.log.places()[0]))
-            return run.tail(max(cycles // 2, 1) if average == "tail" else int(average))
+            return self.finished_run.read_out(self.how.read_out)
 
     def _mixture(self, portfolio: Portfolio) -> Pluralistic:
         """Return the mixture of candidates as one model; the consensus for blocks without rows."""
