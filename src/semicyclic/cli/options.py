@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from semicyclic import specs, training
+from semicyclic import method, specs, training
 
 # An option that takes several values and has no `--no-` form.
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
@@ -42,8 +42,9 @@ Classes = Annotated[Names, Parameter(help="All classes, if some are missing from
 LossName = Annotated[
     str | None,
     Parameter(
-        help="logistic, hinge (train only), softmax(3), squared, absolute or quantile(0.9). Default: "
-        "logistic for two values, booleans or two texts, softmax for more texts, squared for numbers."
+        help=f"{', '.join(method.loss.CLASS_LOSSES)} (hinge: train only) for classes; "
+        f"{', '.join(method.loss.NUMBER_LOSSES)} for numbers. Default: logistic for two values, booleans or "
+        "two texts, softmax for more texts, squared for numbers."
     ),
 ]
 NumberColumns = Annotated[Names, Parameter(help="Columns to read as numbers.")]

@@ -56,6 +56,11 @@ class Loss:
         """Number of scores per row."""
         return self.classes if self.code == SOFTMAX else 1
 
+    @property
+    def label_power(self) -> int:
+        """The power of the scale of the labels by which the loss grows: 2 for squared errors, else 1."""
+        return 2 if self.code == SQUARED else 1
+
     def __repr__(self) -> str:
         return f"loss.{self.name}"
 
@@ -197,7 +202,7 @@ def by_name(name: str) -> Loss:
     Parameters
     ----------
     name : str
-        logistic, hinge, squared, absolute, quantile(0.9) or softmax(3).
+        One of `CLASS_LOSSES` or `NUMBER_LOSSES`, with any parameter.
 
     Returns
     -------
@@ -211,13 +216,21 @@ def by_name(name: str) -> Loss:
     plain = {each.name: each for each in (logistic, hinge, squared, absolute)}
     if name in plain:
         return plain[name]
-    family, _, argument = name.rstrip(")").partition("(")
-    try:
-        if family == "quantile" and argument:
-            return quantile(float(argument))
-        if family == "softmax":
-            return softmax(int(argument))
-    except ValueError as error:
-        raise ValueError(f"loss {name!r}: {error}") from None
-    known = ", ".join([*plain, "quantile(0.9)", "softmax(3)"])
-    raise ValueError(f"unknown loss {name!r}: choose one of {known}")
+    family, _, argument = name.removesuffix(")").partition("(")
+    if family in FAMILIES and argument:
+        make, number = FAMILIES[family]
+        try:
+            return make(number(argument))
+        except ValueError as error:
+            raise ValueError(f"loss {name!r}: {error}") from None
+    raise ValueError(f"unknown loss {name!r}: choose one of {', '.join((*CLASS_LOSSES, *NUMBER_LOSSES))}")
+
+
+# Losses with a parameter: the function that makes them, and the type of the parameter.
+FAMILIES: dict[str, tuple[Callable[[Any], Loss], Callable[[str], Any]]] = {
+    "quantile": (quantile, float),
+    "softmax": (softmax, int),
+}
+# Names of the losses for classes and for numbers, with examples of parameters.
+CLASS_LOSSES = ("logistic", "hinge", "softmax(3)")
+NUMBER_LOSSES = ("squared", "absolute", "quantile(0.9)")

@@ -67,7 +67,7 @@ class Labels:
 
     def loss_scale(self) -> float:
         """Return the factor that converts a loss of standardized labels to the original units."""
-        return self.scale**2 if self.loss == squared else self.scale
+        return float(self.scale**self.loss.label_power)
 
 
 def class_name(value: Any) -> str:

@@ -571,7 +571,8 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
         lambda: SemiCyclicRegressor().fit(X, np.array(["a", "b"] * 100), when=when),
     )
     refusal(
-        "loss='quantile': choose 'squared'", lambda: SemiCyclicRegressor(loss="quantile").fit(X, y, when=when)
+        "loss='quantile': choose one of 'squared'",
+        lambda: SemiCyclicRegressor(loss="quantile").fit(X, y, when=when),
     )
     refusal("schedule=3.5", lambda: make(schedule=3.5).fit(X, y, when=when))
     refusal("choose one of auto, pluralistic", lambda: make(method="best").fit(X, y))

@@ -23,7 +23,8 @@ from semicyclic.types import Array
 
 CLASSIFIER_LOSSES = "'logistic' (which scikit-learn calls log_loss) or 'hinge'"
 REGRESSOR_LOSSES = (
-    "'squared', 'absolute' or 'quantile(0.9)' (scikit-learn's squared_error, absolute_error, quantile)"
+    f"one of {', '.join(map(repr, losses.NUMBER_LOSSES))} "
+    "(scikit-learn has squared_error, absolute_error, quantile, huber)"
 )
 
 
@@ -296,8 +297,8 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
 
     Parameters
     ----------
-    loss : {"squared", "absolute", "quantile(0.9)"} or Loss, default="squared"
-        Loss function: the model estimates the mean, the median, or a quantile.
+    loss : str or Loss, default="squared"
+        Loss function, one of `loss.NUMBER_LOSSES`: "squared" estimates the mean, "absolute" the median.
     time_column, block_column, schedule, zone, method, step_size, batch_size, passes : object
         As in `SemiCyclicClassifier`.
     shuffle_within_blocks, average, missing, fit_intercept, random_state : object
