@@ -34,6 +34,7 @@ LOSSES: dict[str, Loss] = {
     "squared": losses.squared,
     "absolute": losses.absolute,
     "quantile": losses.quantile(0.3),
+    "huber": losses.huber(0.5),
     "softmax": losses.softmax(3),
 }
 

@@ -107,7 +107,15 @@ def test_a_loss_is_known_by_its_name(loss: Loss) -> None:
     assert repr(loss) == f"loss.{loss.name}"
 
 
-@pytest.mark.parametrize("name", ["mystery", "quantile(2)", "quantile(x)", "softmax(1)"])
+@pytest.mark.parametrize("name", ["mystery", "quantile(2)", "quantile(x)", "softmax(1)", "huber(0)", "huber"])
 def test_an_unknown_loss_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="loss"):
         by_name(name)
+
+
+def test_huber_is_squared_near_zero_and_absolute_far_away() -> None:
+    error = np.array([-3.0, -0.5, 0.0, 0.5, 3.0])
+    zero, huber = np.zeros(5), sc.loss.huber(1.0)
+    near = np.abs(error) <= 1
+    np.testing.assert_allclose(huber.value(error, zero)[near], sc.loss.squared.value(error, zero)[near])
+    np.testing.assert_allclose(huber.value(error, zero)[~near], np.abs(error[~near]) - 0.5)

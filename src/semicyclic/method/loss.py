@@ -58,8 +58,11 @@ class Loss:
 
     @property
     def label_power(self) -> int:
-        """The power of the scale of the labels by which the loss grows: 2 for squared errors, else 1."""
-        return 2 if self.code == SQUARED else 1
+        """The power of the scale of the labels by which the loss grows: 2 for squared errors, else 1.
+
+        Of the Huber loss, if its threshold is scaled with the labels.
+        """
+        return 2 if self.code in (SQUARED, HUBER) else 1
 
     def __repr__(self) -> str:
         return f"loss.{self.name}"
@@ -75,7 +78,7 @@ class Loss:
         return hash(self.name)
 
 
-LOGISTIC, HINGE, SQUARED, ABSOLUTE, QUANTILE, SOFTMAX = range(6)
+LOGISTIC, HINGE, SQUARED, ABSOLUTE, QUANTILE, SOFTMAX, HUBER = range(7)
 
 
 def sigmoid(score: Array) -> Array:
@@ -164,6 +167,38 @@ def quantile(level: float) -> Loss:
     )
 
 
+def huber(threshold: float) -> Loss:
+    """The Huber loss: half the squared error up to a threshold, linear beyond, so that outliers weigh less.
+
+    Parameters
+    ----------
+    threshold : float
+        Error at which it becomes linear, in the units of the labels; `semicyclic train` standardizes labels,
+        so there in standard deviations of the first labels.
+
+    Returns
+    -------
+    Loss
+    """
+    if not 0.0 < threshold < float("inf"):
+        raise ValueError(f"threshold={threshold!r}: must be positive and finite, such as 1.35")
+
+    def value(score: Array, target: Array) -> Array:
+        inner = np.clip(score - target, -threshold, threshold)
+        return np.asarray(inner * (score - target - 0.5 * inner))
+
+    return Loss(
+        f"huber({threshold!r})",
+        value=value,
+        slope=lambda s, y: np.clip(s - y, -threshold, threshold),
+        link=_identity,
+        lipschitz=threshold,
+        classes=0,
+        code=HUBER,
+        level=threshold,
+    )
+
+
 def softmax(classes: int) -> Loss:
     """Cross-entropy of C scores; for two classes, the logistic loss of the difference of the scores.
 
@@ -230,7 +265,8 @@ def by_name(name: str) -> Loss:
 FAMILIES: dict[str, tuple[Callable[[Any], Loss], Callable[[str], Any]]] = {
     "quantile": (quantile, float),
     "softmax": (softmax, int),
+    "huber": (huber, float),
 }
 # Names of the losses for classes and for numbers, with examples of parameters.
 CLASS_LOSSES = ("logistic", "hinge", "softmax(3)")
-NUMBER_LOSSES = ("squared", "absolute", "quantile(0.9)")
+NUMBER_LOSSES = ("squared", "absolute", "quantile(0.9)", "huber(1.35)")

@@ -586,7 +586,7 @@ def test_what_cannot_be_done_is_refused_with_the_remedy() -> None:
     refusal("choose 'logistic' .* or 'hinge'", lambda: make(loss="squared").fit(X, y, when=when))
     refusal("use loss='logistic'", lambda: make(loss="hinge").fit(X, np.arange(200) % 3, when=when))
     refusal("one class", lambda: make().fit(X, np.zeros(200), when=when))
-    refusal("choose 'squared'", lambda: SemiCyclicRegressor(loss="logistic").fit(X, y, when=when))
+    refusal("choose one of 'squared'", lambda: SemiCyclicRegressor(loss="logistic").fit(X, y, when=when))
     hole = when.copy()
     hole[7] = np.nan
     refusal("row 7 has no time", lambda: make().fit(X, y, when=hole))

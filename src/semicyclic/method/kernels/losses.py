@@ -7,7 +7,7 @@ from numba import types
 from numba.extending import overload
 
 from semicyclic.jit import jit
-from semicyclic.method.loss import ABSOLUTE, HINGE, LOGISTIC, QUANTILE, SQUARED
+from semicyclic.method.loss import ABSOLUTE, HINGE, HUBER, LOGISTIC, QUANTILE, SQUARED
 
 
 def decay(x: Any) -> Any:
@@ -117,6 +117,14 @@ def slopes(
             miss = score[from_score + r] - target[from_target + r]
             slope[to + r] = one - under if miss > zero else (-under if miss < zero else zero)
             value[r] = miss * slope[to + r]
+    elif loss == HUBER:
+        threshold = score.dtype.type(level)
+        half = one / (one + one)
+        for r in range(np.uint64(count)):
+            miss = score[from_score + r] - target[from_target + r]
+            inner = min(max(miss, -threshold), threshold)
+            slope[to + r] = inner
+            value[r] = inner * (miss - half * inner)
 
 
 @jit
