@@ -1,7 +1,6 @@
 """Label delay: when labels become known, as numbers of rows. Every comparison with the delay is made here.
 
 A label is known strictly after its row's arrival plus the delay: at that very instant it is not known yet.
-Only training of a single method by the reader (`known_at`) includes the instant itself.
 """
 
 import numpy as np
@@ -17,11 +16,6 @@ def known_before(arrival: Array, until: Array, delay: int) -> Array:
     return np.searchsorted(arrival + delay, until, side="left")
 
 
-def known_at(arrival: Array, now: int, delay: int) -> int:
-    """Return the number of rows whose labels are known at time `now`. arrival: ascending."""
-    return int(np.searchsorted(arrival, now - delay, side="right"))
-
-
 def arrived_before_label(arrival: Array, row: int, delay: int) -> int:
     """Return the number of rows that arrive before the label of number `row` is known. arrival: ascending."""
-    return int(np.searchsorted(arrival, arrival[row] + delay, side="left"))
+    return int(np.searchsorted(arrival, arrival[row] + delay, side="right"))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic.method.rows import Rows
-from semicyclic.schedule.label_delay import arrived_before_label, known_at
+from semicyclic.schedule.label_delay import arrived_before_label, known_before
 from semicyclic.tables.cleaning import clean_batch, concat_clean_rows, first_rows, raise_first_fault
 from semicyclic.tables.columns import CleanRows, Schema, infer_schema
 from semicyclic.tables.features import FeatureNames, Features, learn_scales
@@ -265,7 +265,7 @@ class Reader:
             return len(queue)
         newest = self.state.watermark.newest
         clock = newest if ended else newest - self.config.lateness
-        return known_at(queue.key, clock, self.config.label_delay)
+        return int(known_before(queue.key, np.array(clock), self.config.label_delay))
 
     def _cut(self, share: float) -> Iterator[Chunk]:
         """Yield all complete chunks of the queue: those followed by rows that are due."""

@@ -158,7 +158,8 @@ class FileTraining:
         run, scored = state.run, state.scored
         self.midway = True
         self._update_portfolio(chunk.arrived if self.config.label_delay else chunk.rows)
-        if chunk.arrived is not None:
+        # With candidates, the loss is that of their mixture.
+        if chunk.arrived is not None and self.portfolio is None:
             scored = scored.add(run, chunk.arrived.rows)
         if chunk.rows is not None:
             run = train.extend(run, chunk.rows.rows, final=False)
@@ -203,7 +204,8 @@ class FileTraining:
             state = self._learn_chunk(state, last)
         if (left := reader.rows_to_score()) is not None:
             self._update_portfolio(left)
-            state = state._replace(scored=state.scored.add(state.run, left.rows))
+            if self.portfolio is None:
+                state = state._replace(scored=state.scored.add(state.run, left.rows))
         state = state._replace(run=train.finish(state.run))
         reading, run, _ = state
         if not run.log.pages:
