@@ -92,7 +92,7 @@ def demo(
             "versions": experiments.reproduce.run.versions(),
         }
         report_progress(0.95, "drawing")
-        reports.output_files.write_demo(out, results, TRAIN_COMMANDS)
+        reports.demo.write(out, results, TRAIN_COMMANDS)
     console.print(reports.demo.summary(results))
     for question, answer in questions["answers"].items():
         console.print(f"{question} {answer}", highlight=False, soft_wrap=True, markup=False)

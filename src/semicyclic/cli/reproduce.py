@@ -124,7 +124,7 @@ def reproduce(
         pictures = reports.reproduce.draw_all(results)
         total_seconds = time.perf_counter() - started
         results["seconds"] = {"ingest": ingest_seconds, **results["seconds"], "total": total_seconds}
-        reports.output_files.write_reproduction(out, results, pictures, COMMANDS)
+        reports.reproduce.write(out, results, pictures, COMMANDS)
     console.print(reports.terminal.reproduction(results))
     console.print(
         f"{len(tweets):,} {'made-up ' if stand_in else ''}rows, {blocks} blocks, {cycles} days, as the {as_} "

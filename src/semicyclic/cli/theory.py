@@ -140,7 +140,7 @@ def _run_hard_instances(console: Console, seed: int, out: Path, settings: dict[s
         "seconds": {"total": time.perf_counter() - started},
         "versions": experiments.reproduce.run.versions(),
     }
-    reports.output_files.write_hard(out, results)
+    reports.lower_bounds.write(out, results)
     console.print(reports.terminal.hardness(results))
     claims = reports.lower_bounds.check_claims(results)
     if claims["above"]:

@@ -1,11 +1,13 @@
 """Report of `demo`: terminal table, HTML page and figures."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 from rich.table import Table
 
 from semicyclic.reports.html import page
+from semicyclic.reports.output_files import write_report
 from semicyclic.reports.plot import (
     BLUE,
     BROWN,
@@ -144,9 +146,13 @@ def _draw_year(results: Results) -> Picture:
         )
 
 
-def demo_page(results: Results, pictures: list[Picture], commands: tuple[str, str]) -> str:
-    """Return the HTML report of `semicyclic demo`. commands: to train and to predict with other data."""
-    return page(
+def write(out: Path, results: Results, commands: tuple[str, str]) -> None:
+    """Write the figures, then report.html, then results.json.
+
+    commands: to train and to predict with other data, for the reader to copy.
+    """
+    pictures = draw_demo(results)
+    text = page(
         "demo.html",
         results=results,
         pictures={picture.name: picture for picture in pictures},
@@ -155,6 +161,7 @@ def demo_page(results: Results, pictures: list[Picture], commands: tuple[str, st
         commands=commands,
         mean=lambda values: float(np.mean(values)),
     )
+    write_report(out, results, pictures, text)
 
 
 def findings(results: Results) -> dict[str, str]:

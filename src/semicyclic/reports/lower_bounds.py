@@ -1,10 +1,12 @@
 """Report of the hard instances: HTML page and figures."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from semicyclic.reports.html import page
+from semicyclic.reports.output_files import write_report
 from semicyclic.reports.plot import (
     BLUE,
     COLOURS,
@@ -194,6 +196,8 @@ def check_claims(results: Results) -> dict[str, bool]:
     }
 
 
-def hard_page(results: Results, pictures: Sequence[Picture]) -> str:
-    """Return the HTML report of the hard instances."""
-    return page("lower_bounds.html", results=results, pictures=pictures, kinds=KINDS, **check_claims(results))
+def write(out: Path, results: Results) -> None:
+    """Write the figures, then report.html, then results.json."""
+    pictures, claims = draw_hard(results), check_claims(results)
+    text = page("lower_bounds.html", results=results, pictures=pictures, kinds=KINDS, **claims)
+    write_report(out, results, pictures, text)

@@ -1,11 +1,15 @@
 """Report of `reproduce`: HTML page and figures."""
 
+import csv
+import io
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from semicyclic.reports.html import page
+from semicyclic.reports.output_files import write_report
 from semicyclic.reports.plot import (
     BLUE,
     BROWN,
@@ -241,10 +245,8 @@ FIGURES: tuple[tuple[str, Draw, str, str], ...] = (
 __all__ = ["FIGURES", "NAMES", "WIDTH", "Picture", "draw_all"]
 
 
-def reproduce_page(
-    results: Mapping[str, Any], pictures: Sequence[Picture], commands: Mapping[str, str]
-) -> str:
-    """Return the HTML report of `semicyclic reproduce`.
+def write(out: Path, results: Results, pictures: Sequence[Picture], commands: Mapping[str, str]) -> None:
+    """Write the figures, then report.html and results.csv, then results.json.
 
     commands: for the reader to copy: `text` and `script` choose a protocol, `file` and `download` real data.
     """
@@ -252,7 +254,7 @@ def reproduce_page(
     chain = results["matrices"].get("single_chain", [[0.0]])
     low = min(min(row) for row in chain)
     high = max(max(row) for row in chain)
-    return page(
+    text = page(
         "reproduce.html",
         results=results,
         pictures=pictures,
@@ -263,3 +265,17 @@ def reproduce_page(
         commands=commands,
         depth=lambda value: round(100 * (value - low) / (high - low or 1)),
     )
+    write_report(out, results, pictures, text, {"results.csv": _scores_csv(results["repetitions"])})
+
+
+def _scores_csv(scores: Mapping[str, Mapping[str, Sequence[Sequence[float]]]]) -> str:
+    """Return CSV with a line for every approach, repetition and day, and a column for every score."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["approach", "repetition", "day", *scores])
+    for approach, repetitions in scores["accuracy"].items():
+        for number, days in enumerate(repetitions):
+            for day in range(len(days)):
+                values = (by_approach[approach][number][day] for by_approach in scores.values())
+                writer.writerow([approach, number + 1, day + 1, *values])
+    return text.getvalue()

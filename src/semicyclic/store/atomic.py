@@ -65,6 +65,12 @@ def write_text(target: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="")
 
 
+def write_bytes(target: Path, data: bytes) -> None:
+    """Write a file atomically."""
+    with atomic_path(target) as temporary:
+        temporary.write_bytes(data)
+
+
 def sync_dir(folder: Path) -> None:
     """Flush a folder to disk, so that a rename survives a power failure; ignored if unsupported."""
     try:

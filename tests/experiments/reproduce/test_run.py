@@ -425,10 +425,10 @@ def test_what_is_written_is_whole_or_not_there(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not [path.name for path in folder.iterdir() if path.name.startswith(".")]
-    from semicyclic.reports.output_files import write
+    from semicyclic.store.atomic import write_bytes
 
     path = tmp_path / "results.json"
-    write(path, "the first")
+    write_bytes(path, b"the first")
 
     def half(self: Path, data: bytes) -> int:
         with self.open("wb") as file:
@@ -437,7 +437,7 @@ def test_what_is_written_is_whole_or_not_there(
 
     monkeypatch.setattr(Path, "write_bytes", half)
     with pytest.raises(OSError, match="full"):
-        write(path, "the second")
+        write_bytes(path, b"the second")
     assert path.read_text() == "the first"
 
 
