@@ -9,11 +9,12 @@ from rich.console import Console
 from semicyclic import evaluation, reports, specs
 from semicyclic.cli.load_stream import LoadedStream, describe_stream, load_stream
 from semicyclic.cli.options import (
-    NO_COLUMNS,
+    DEFAULT_COLUMNS,
     ColumnOptions,
     Files,
     Label,
     LabelDelay,
+    Memory,
     ReportDir,
     ScheduleSpec,
     When,
@@ -44,7 +45,8 @@ def backtest(
         Literal["simple", "all"],
         Parameter(help="all: also compare with LightGBM and Vowpal Wabbit, if they are installed."),
     ] = "simple",
-    columns: ColumnOptions = NO_COLUMNS,
+    memory: Memory = "4GB",
+    columns: ColumnOptions = DEFAULT_COLUMNS,
 ) -> None:
     """Compare method auto with its candidates and with baselines on past data.
 
@@ -58,12 +60,20 @@ def backtest(
     """
 
     reports.plot.check_installed()
-    given = dict(locals())
     started = time.perf_counter()
     delay = specs.parse_duration("label_delay", label_delay)
     console = Console(stderr=True)
     with output_dir(out), reports.terminal.progress(console) as report_progress:
-        source = load_stream(given, lambda share, stage: report_progress(0.2 * share, stage))
+        source = load_stream(
+            files,
+            lambda share, stage: report_progress(0.2 * share, stage),
+            when=when,
+            label=label,
+            schedule=schedule,
+            zone=zone,
+            columns=columns,
+            memory=memory,
+        )
         warm_up_rows = parse_warm_up(warm_up, source.stream.clock)
         source = source._replace(stream=source.stream.scale_targets(warm_up_rows))
         settings: dict[str, Any] = {"delay": delay, "freeze": freeze, "warm_up": warm_up_rows}

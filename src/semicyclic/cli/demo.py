@@ -104,15 +104,15 @@ def demo(
 def _diagnose_and_backtest(out: Path, seed: int, report_progress: ReportProgress) -> dict[str, Any]:
     """Write the reports of `diagnose` and `backtest`, from a single backtest, and return their findings."""
 
-    given = {
-        "files": [datasets.flights.data_path()],
-        "when": ["when"],
-        "label": "late",
-        "zone": datasets.flights.ZONE,
-        "schedule": "daily:24",
-    }
     source = load_stream(
-        {**given, "columns": ColumnOptions(lateness="1d")}, _rescale_progress(report_progress, 0.0, 0.2)
+        [datasets.flights.data_path()],
+        _rescale_progress(report_progress, 0.0, 0.2),
+        when=["when"],
+        label="late",
+        schedule="daily:24",
+        zone=datasets.flights.ZONE,
+        columns=ColumnOptions(lateness="1d"),
+        memory="4GB",
     )
     warm_up_rows = parse_warm_up("30%", source.stream.clock)
     settings: dict[str, Any] = {"delay": 0, "freeze": "day", "warm_up": warm_up_rows}

@@ -9,11 +9,12 @@ from rich.console import Console
 from semicyclic import evaluation, reports, specs
 from semicyclic.cli.load_stream import LoadedStream, describe_stream, load_stream
 from semicyclic.cli.options import (
-    NO_COLUMNS,
+    DEFAULT_COLUMNS,
     ColumnOptions,
     Files,
     Label,
     LabelDelay,
+    Memory,
     ReportDir,
     When,
     Zone,
@@ -35,7 +36,8 @@ def diagnose(
     zone: Zone = "UTC",
     label_delay: LabelDelay = "0",
     seed: Annotated[int, Parameter(help="Random seed for the subsets of days behind the confidence.")] = 0,
-    columns: ColumnOptions = NO_COLUMNS,
+    memory: Memory = "4GB",
+    columns: ColumnOptions = DEFAULT_COLUMNS,
 ) -> None:
     """Detect daily and weekly rhythms in a file, measure their cost, and suggest a method.
 
@@ -49,12 +51,20 @@ def diagnose(
     reports.plot.check_installed()
     if seed < 0:
         raise ValueError(f"--seed {seed}: must be 0 or more")
-    given = {**locals(), "schedule": "daily:24"}
     started = time.perf_counter()
     delay = specs.parse_duration("label_delay", label_delay)
     console = Console(stderr=True)
     with output_dir(out), reports.terminal.progress(console) as report_progress:
-        source = load_stream(given, lambda share, stage: report_progress(0.2 * share, stage))
+        source = load_stream(
+            files,
+            lambda share, stage: report_progress(0.2 * share, stage),
+            when=when,
+            label=label,
+            schedule="daily:24",
+            zone=zone,
+            columns=columns,
+            memory=memory,
+        )
         report_progress(0.2, "looking for rhythms")
         rows = len(source.stream.clock)
         if rows < MIN_ROWS:

@@ -3,29 +3,9 @@
 from typing import Any, NamedTuple
 
 from semicyclic import auto, evaluation, experiments, tables, training
+from semicyclic.cli.options import ColumnOptions
 from semicyclic.cli.train import train_config
 from semicyclic.types import ReportProgress
-
-
-def reading_config(given: dict[str, Any]) -> "training.config.TrainConfig":
-    """Return the settings for reading the files of `backtest` and `diagnose`.
-
-    The label delay is 0 here: labels are known as soon as their rows are read, and the backtest applies the
-    delay later.
-    """
-
-    columns = vars(given["columns"])
-    fixed = {
-        "method": "pluralistic",
-        "step_size": "adaptive",
-        "batch_size": 16,
-        "label_delay": "0",
-        "first_pass": False,
-        "read_out": "mean",
-    }
-    return train_config(
-        {**fixed, **columns, **{name: given[name] for name in ("when", "label", "zone", "schedule")}}
-    )
 
 
 class LoadedStream(NamedTuple):
@@ -36,27 +16,34 @@ class LoadedStream(NamedTuple):
     stream: "evaluation.backtest.LabelledStream"
 
 
-def load_stream(given: dict[str, Any], report_progress: ReportProgress) -> LoadedStream:
+def load_stream(
+    files: list[str],
+    report_progress: ReportProgress,
+    *,
+    when: list[str],
+    label: str,
+    schedule: str,
+    zone: str,
+    columns: ColumnOptions,
+    memory: str,
+) -> LoadedStream:
     """Read all rows of the files into memory, as a labelled stream.
 
-    given: option values by parameter name.
+    The label delay is 0 here: labels are known as soon as their rows are read, and the backtest applies the
+    delay later.
     """
-
-    config = reading_config(given)
-    columns = given["columns"]
+    config = train_config(
+        when=when, label=label, schedule=schedule, zone=zone, columns=columns, memory=memory
+    )
     if columns.loss == "hinge":
         raise ValueError("--loss hinge: it has no probabilities to be judged by: choose logistic")
-    inputs = tables.sources.Sources(
-        given["files"],
-        tables.text_formats.FormatOptions(columns.format, columns.encoding, tuple(columns.ignore or ())),
-    )
+    inputs = tables.sources.Sources(files, columns.format_options())
     loaded = training.load_all.load_all(config, inputs, report_progress)
     labels = loaded.reading.labels
     scale = labels.scale if not labels.classes else 1.0
     if not scale < 1e100:
         raise ValueError(
-            f"the labels in column {given['label']!r} are of order {scale:.0e}, which is too large: "
-            "rescale them first"
+            f"the labels in column {label!r} are of order {scale:.0e}, which is too large: rescale them first"
         )
     target = auto.buffer.targets(loaded.rows.labels, labels.loss)
     stream = evaluation.backtest.LabelledStream(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from semicyclic import method, specs, training
+from semicyclic import method, specs, tables, training
 
 # An option that takes several values and has no `--no-` form.
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
@@ -88,7 +88,7 @@ BatchSize = Annotated[int, Parameter(help="Rows per SGD step (minibatch size).")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Options of `backtest` and `diagnose` for columns and for reading files."""
+    """Options of `train`, `backtest` and `diagnose` for columns and for reading files."""
 
     number: NumberColumns = None
     category: CategoryColumns = None
@@ -102,12 +102,15 @@ class ColumnOptions:
     on_error: OnError = "stop"
     bins: Bins = 16
     bits: Bits = None
-    memory: Memory = "4GB"
     format: Format = None
     encoding: Encoding = "utf-8"
 
+    def format_options(self) -> "tables.text_formats.FormatOptions":
+        """Return the options of the file reader."""
+        return tables.text_formats.FormatOptions(self.format, self.encoding, tuple(self.ignore or ()))
 
-NO_COLUMNS = ColumnOptions()
+
+DEFAULT_COLUMNS = ColumnOptions()
 
 
 def parse_warm_up(text: str, clock: Any) -> int:

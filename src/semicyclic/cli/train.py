@@ -10,32 +10,25 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
-from semicyclic import method, reports, schedule, specs, tables, training
+from semicyclic import method as methods
+from semicyclic import reports, specs, tables, training
+from semicyclic import schedule as schedules
 from semicyclic.cli.options import (
+    DEFAULT_COLUMNS,
     BatchSize,
-    Bins,
-    Bits,
-    CategoryColumns,
-    Classes,
-    Encoding,
+    ColumnOptions,
     Files,
-    Format,
-    IgnoredColumns,
     Label,
     LabelDelay,
-    Late,
-    Lateness,
-    LossName,
     Memory,
-    NumberColumns,
-    OnError,
     ScheduleSpec,
-    TextColumns,
     When,
-    WhenFormat,
     Zone,
 )
 from semicyclic.cli.output_dir import output_dir
+
+# Defaults of options that method `auto` does not take.
+STEP_SIZE, BATCH_SIZE, READ_OUT = "adaptive", 16, "mean"
 
 
 def train(
@@ -59,24 +52,17 @@ def train(
             "consensus: one model for all blocks."
         ),
     ] = "auto",
-    loss: LossName = None,
-    classes: Classes = None,
     step_size: Annotated[
         str, Parameter(help="adaptive (AdaGrad per column, rate .2), adaptive:.5, or a constant step size.")
-    ] = "adaptive",
-    batch_size: BatchSize = 16,
+    ] = STEP_SIZE,
+    batch_size: BatchSize = BATCH_SIZE,
     read_out: Annotated[
         str,
         Parameter(
             help="Model of a block: mean of its iterates, last iterate, tail:5 (mean of the last 5 cycles), "
             "tail (of half of them), last-cycle, or fading:5 (mean with a half-life of 5 cycles)."
         ),
-    ] = "mean",
-    number: NumberColumns = None,
-    category: CategoryColumns = None,
-    text: TextColumns = None,
-    ignore: IgnoredColumns = None,
-    bins: Bins = 16,
+    ] = READ_OUT,
     first_pass: Annotated[
         bool,
         Parameter(
@@ -84,13 +70,8 @@ def train(
             help="Read all files once before training: one column per feature, scales from all rows.",
         ),
     ] = False,
-    when_format: WhenFormat = None,
-    lateness: Lateness = "0",
-    late: Late = "drop",
     label_delay: LabelDelay = "0",
-    on_error: OnError = "stop",
     memory: Memory = "1GB",
-    bits: Bits = None,
     save_every: Annotated[
         str,
         Parameter(help="Minimum time between checkpoints, and between model files; 0: as often as possible."),
@@ -101,8 +82,7 @@ def train(
     resume: Annotated[
         bool, Parameter(negative=(), help="Resume the interrupted run in the --out folder.")
     ] = False,
-    format: Format = None,
-    encoding: Encoding = "utf-8",
+    columns: ColumnOptions = DEFAULT_COLUMNS,
 ) -> None:
     """Train one model per block, in a single pass over timestamped rows.
 
@@ -115,10 +95,21 @@ def train(
     Example: tail -f clicks.jsonl | semicyclic train - --when at --label clicked --follow --out clicks
     """
 
-    config = train_config(locals())
-    inputs = tables.sources.Sources(
-        files, tables.text_formats.FormatOptions(format, encoding, tuple(ignore or ())), follow
+    config = train_config(
+        when=when,
+        label=label,
+        schedule=schedule,
+        zone=zone,
+        columns=columns,
+        memory=memory,
+        label_delay=label_delay,
+        method=method,
+        step_size=step_size,
+        batch_size=batch_size,
+        read_out=read_out,
+        first_pass=first_pass,
     )
+    inputs = tables.sources.Sources(files, columns.format_options(), follow)
     console = Console(stderr=True)
     with output_dir(out), training.run_dir.lock_run_dir(out), _sigterm_as_interrupt():
         if training.run_dir.holds_run(out) and not resume:
@@ -159,73 +150,83 @@ def _sigterm_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous_handler)
 
 
-def train_config(given: dict[str, Any]) -> "training.config.TrainConfig":
-    """Check the options and return the settings of the run.
-
-    given: option values by parameter name.
-    """
-
-    when = [name for names in given["when"] for name in names.split(",")]
-    if len(when) not in (1, 2):
-        raise ValueError(f"--when {' '.join(when)}: give one column, or two: a date and an hour")
-    columns_by_kind = {kind: tuple(given[kind] or ()) for kind in ("number", "category", "text", "ignore")}
-    all_columns = [name for names in columns_by_kind.values() for name in names]
-    for name in all_columns:
-        if all_columns.count(name) > 1:
+def train_config(
+    *,
+    when: list[str],
+    label: str,
+    schedule: str,
+    zone: str,
+    columns: ColumnOptions,
+    memory: str,
+    label_delay: str = "0",
+    method: str = "pluralistic",
+    step_size: str = STEP_SIZE,
+    batch_size: int = BATCH_SIZE,
+    read_out: str = READ_OUT,
+    first_pass: bool = False,
+) -> "training.config.TrainConfig":
+    """Check the options of `train` and return the settings of the run."""
+    time_columns = tuple(name for names in when for name in names.split(","))
+    if len(time_columns) not in (1, 2):
+        raise ValueError(f"--when {' '.join(time_columns)}: give one column, or two: a date and an hour")
+    by_type = {name: tuple(getattr(columns, name) or ()) for name in ("number", "category", "text", "ignore")}
+    named = [name for names in by_type.values() for name in names]
+    for name in named:
+        if named.count(name) > 1:
             raise ValueError(
                 f"column {name!r} is named twice among --number, --category, --text and --ignore"
             )
-    if given["batch_size"] < 1:
-        raise ValueError(f"--batch-size {given['batch_size']}: must be at least 1")
-    if given["bins"] < 1 or given["bins"] > 1000:
-        raise ValueError(f"--bins {given['bins']}: must be from 1 to 1000")
-    if given["bits"] is not None and not 4 <= given["bits"] <= 24:
-        raise ValueError(f"--bits {given['bits']}: must be from 4 to 24")
+    if batch_size < 1:
+        raise ValueError(f"--batch-size {batch_size}: must be at least 1")
+    if columns.bins < 1 or columns.bins > 1000:
+        raise ValueError(f"--bins {columns.bins}: must be from 1 to 1000")
+    if columns.bits is not None and not 4 <= columns.bits <= 24:
+        raise ValueError(f"--bits {columns.bits}: must be from 4 to 24")
     try:
-        schedule.timezones.zone_info(given["zone"])
+        schedules.timezones.zone_info(zone)
     except ValueError as error:
-        raise ValueError(f"--zone {given['zone']}: {error}") from None
-    if given["when_format"] is not None and "%" not in given["when_format"]:
+        raise ValueError(f"--zone {zone}: {error}") from None
+    if columns.when_format is not None and "%" not in columns.when_format:
         raise ValueError(
-            f"--when-format {given['when_format']}: write it with % signs, such as '%d.%m.%Y %H:%M'"
+            f"--when-format {columns.when_format}: write it with % signs, such as '%d.%m.%Y %H:%M'"
         )
-    memory = specs.parse_size("memory", given["memory"])
-    if memory < 64 * 10**6:
-        raise ValueError(f"--memory {given['memory']}: must be at least 64MB")
-    if given["loss"] is not None:
-        method.loss.by_name(given["loss"])
-    step = specs.parse_step("step_size", given["step_size"])
-    read_out = specs.parse_read_out("read_out", given["read_out"])
-    if given["method"] == "auto":
-        _check_auto_defaults(given)
+    memory_bytes = specs.parse_size("memory", memory)
+    if memory_bytes < 64 * 10**6:
+        raise ValueError(f"--memory {memory}: must be at least 64MB")
+    if columns.loss is not None:
+        methods.loss.by_name(columns.loss)
+    step, model_read_out = (
+        specs.parse_step("step_size", step_size),
+        specs.parse_read_out("read_out", read_out),
+    )
+    if method == "auto":
+        _check_auto_defaults(step_size=step_size, batch_size=batch_size, read_out=read_out)
     return training.config.TrainConfig(
-        tables.columns.ColumnRequest(
-            tuple(when), given["label"], given["zone"], given["when_format"], **columns_by_kind
-        ),
-        specs.parse_schedule("schedule", given["schedule"], given["zone"]),
-        method=given["method"],
-        loss=given["loss"],
-        classes=tuple(given["classes"] or ()),
+        tables.columns.ColumnRequest(time_columns, label, zone, columns.when_format, **by_type),
+        specs.parse_schedule("schedule", schedule, zone),
+        method=method,
+        loss=columns.loss,
+        classes=tuple(columns.classes or ()),
         step=step,
-        batch_size=given["batch_size"],
-        lateness=specs.parse_duration("lateness", given["lateness"]),
-        late=tables.watermark.LatePolicy(given["late"]),
-        skip_errors=given["on_error"] == "skip",
-        label_delay=specs.parse_duration("label_delay", given["label_delay"]),
-        memory=memory,
-        bits=given["bits"],
-        bins=given["bins"],
-        first_pass=given["first_pass"],
-        read_out=read_out,
+        batch_size=batch_size,
+        lateness=specs.parse_duration("lateness", columns.lateness),
+        late=tables.watermark.LatePolicy(columns.late),
+        skip_errors=columns.on_error == "skip",
+        label_delay=specs.parse_duration("label_delay", label_delay),
+        memory=memory_bytes,
+        bits=columns.bits,
+        bins=columns.bins,
+        first_pass=first_pass,
+        read_out=model_read_out,
     )
 
 
-def _check_auto_defaults(given: dict[str, Any]) -> None:
+def _check_auto_defaults(**given: Any) -> None:
     """Raise if an option is set that method `auto` tries many values of."""
-    for name, default in (("step_size", "adaptive"), ("batch_size", 16), ("read_out", "mean")):
-        if given[name] != default:
-            option = name.replace("_", "-")
+    defaults = {"step_size": STEP_SIZE, "batch_size": BATCH_SIZE, "read_out": READ_OUT}
+    for name, value in given.items():
+        if value != defaults[name]:
             raise ValueError(
-                f"--{option} {given[name]}: --method auto tries many of these: name a method of which there "
-                "is one, such as --method hedged"
+                f"--{name.replace('_', '-')} {value}: --method auto tries many of these: name a method of "
+                "which there is one, such as --method hedged"
             )
