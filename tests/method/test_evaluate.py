@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.special
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import log_loss, roc_auc_score
@@ -197,6 +198,16 @@ def test_what_is_not_a_model_is_refused() -> None:
     for loss, measure in (("softmax", sc.metrics.auc), ("hinge", sc.metrics.log_loss)):
         with pytest.raises(ValueError, match=r"auc needs two classes|needs probabilities"):
             sc.matrix(trained(case(3, loss=loss)), case(3, loss=loss).rows, metric=measure)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 15, 1000])
+def test_a_difference_is_significant_beyond_students_t(count: int) -> None:
+    """At 95 %, and never below two standard errors."""
+    needed = max(float(scipy.stats.t.ppf(0.975, min(count, 15) - 1)), 2.0)
+    for sign in (-1.0, 1.0):
+        assert sc.Difference(sign * 1.001 * needed, 1.0, count).is_significant
+        assert not sc.Difference(sign * 0.999 * needed, 1.0, count).is_significant
+    assert not sc.Difference(0.0, 0.0, count).is_significant
 
 
 def test_paired_differences_cancel_what_repetitions_share() -> None:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from semicyclic.datasets.flights import BLOCKS, CYCLES, HELD_OUT, Flights
 from semicyclic.experiments.reproduce.block_feature import with_indicators
-from semicyclic.experiments.reproduce.summary import beyond
 from semicyclic.method import basis, train
 from semicyclic.method.batches import Packed, RowOrder, empty_batches, encode, pack
 from semicyclic.method.evaluate import paired_difference
@@ -258,8 +257,7 @@ def _means(values: Array, group: Array, groups: int) -> list[float]:
 def compare_losses(one: npt.ArrayLike, other: npt.ArrayLike) -> dict[str, Any]:
     """Paired difference of losses, `one` minus `other`: mean, standard error and significance."""
     gap = paired_difference(one, other)
-    clear = abs(gap.mean) > beyond(gap.repetitions) * gap.error
-    return {"mean": gap.mean, "standard_error": gap.error, "clear": bool(clear)}
+    return {"mean": gap.mean, "standard_error": gap.error, "clear": gap.is_significant}
 
 
 def about(flights: Flights) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from semicyclic.types import Array
 # Number of parts into which rows are cut on any machine; partial sums are added in order, so the result has
 # the same bits everywhere.
 PARTS = 16
+# Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
+T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
 # Below this many rows a second thread costs more than it saves.
 MANY = 4096
 
@@ -338,6 +340,11 @@ class Difference:
     mean: float
     error: float
     repetitions: int
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether the mean exceeds its standard error by Student's t at 95 %, and by at least two of them."""
+        return abs(self.mean) > max(T_95[min(self.repetitions - 2, len(T_95) - 1)], 2.0) * self.error
 
     def __str__(self) -> str:
         return f"{self.mean:+.4f} +- {self.error:.4f} ({self.repetitions} repetitions)"

@@ -17,7 +17,7 @@ from semicyclic.adapters.flower import BlockClock, BlockModels, Chains, Pluralis
 from semicyclic.experiments.federated.app import WEIGHTS, clock_of, fleet_grid, run, strategy_of
 from semicyclic.experiments.federated.fleet import Fleet, FleetSettings, make_fleet
 from semicyclic.experiments.federated.held_out import MEMBERSHIPS, HeldOutRows
-from semicyclic.experiments.reproduce.summary import beyond
+from semicyclic.method.evaluate import paired_difference
 from semicyclic.types import Array, ReportProgress
 
 APPROACHES = {
@@ -347,7 +347,8 @@ def _difference(a: Array, b: Array) -> dict[str, Any]:
         "mean": float((a - b).mean()),
         "std": _std(a - b),
         "better_in": int((a > b).sum()),
-        "clear": _is_clear(a - b),
+        # A single repetition has no standard error.
+        "clear": len(a) > 1 and paired_difference(a, b).is_significant,
     }
 
 
@@ -371,14 +372,6 @@ def _softness(profiles: Array) -> float:
     share = np.where(profiles > 0, profiles, 1.0)
     entropy = -(profiles * np.log(share)).sum(axis=1).mean()
     return abs(float(entropy)) / np.log(m) if m > 1 else 0.0
-
-
-def _is_clear(differences: Array) -> bool:
-    """Return whether the mean of paired differences is significant by Student's t test."""
-    count = len(differences)
-    if count < 2:
-        return False
-    return bool(abs(differences.mean()) > beyond(count) * differences.std(ddof=1) / np.sqrt(count))
 
 
 def _std(values: Array) -> float:

@@ -9,8 +9,6 @@ from semicyclic.experiments.reproduce.repetition import Experiment
 from semicyclic.method.evaluate import paired_difference
 from semicyclic.types import Array
 
-# Student's t, two-sided 95 %, for 1, 2, ... degrees of freedom.
-T_95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145)
 # Larger matrices are left out of the results.
 MAX_MATRIX_CELLS = 100_000
 # Paired differences to report: (approach, reference).
@@ -73,17 +71,15 @@ def differences(scores: dict[str, Array]) -> list[dict[str, Any]]:
         first, second = scores[one][:, -1], scores[other][:, -1]
         if len(first) > 1:
             gap = paired_difference(first, second)
-            clear = abs(gap.mean) > beyond(len(first)) * gap.error
-            statistics: dict[str, Any] = {"mean": gap.mean, "standard_error": gap.error, "clear": bool(clear)}
+            statistics: dict[str, Any] = {
+                "mean": gap.mean,
+                "standard_error": gap.error,
+                "clear": gap.is_significant,
+            }
         else:
             statistics = {"mean": float(first[0] - second[0]), "standard_error": None, "clear": False}
         out.append({"of": one, "over": other, **statistics})
     return out
-
-
-def beyond(repetitions: int) -> float:
-    """Number of standard errors a significant difference must exceed: Student's t, 95 %, at least 2."""
-    return max(T_95[min(repetitions - 2, len(T_95) - 1)], 2.0)
 
 
 def two_blocks(repetitions: list[Any], best: int) -> dict[str, Any]:
