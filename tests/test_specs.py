@@ -45,7 +45,19 @@ def test_sizes_and_schedules() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["mean", "last", "last-cycle", "tail", "fading", "tail:5", "fading:7.5", "fading:0.25"]
+    "text",
+    [
+        "mean",
+        "last",
+        "last-cycle",
+        "tail",
+        "fading",
+        "tail:5",
+        "fading:7.5",
+        "fading:0.25",
+        "tail:1000000",
+        "fading:7.1234567",
+    ],
 )
 def test_a_read_out_is_written_as_it_is_read(text: str) -> None:
     assert str(specs.parse_read_out("read_out", text)) == text
@@ -53,7 +65,22 @@ def test_a_read_out_is_written_as_it_is_read(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "tail:", "tail:0", "tail:-1", "tail:1.5", "tail:x", "fading:0", "fading:nan", "mean:3", "mode"],
+    [
+        "",
+        "tail:",
+        "tail:0",
+        "tail:-1",
+        "tail:1.5",
+        "tail:x",
+        "fading:0",
+        "fading:nan",
+        "mean:3",
+        "tail:" + "9" * 400,
+        "tail: 5",
+        "tail:+5",
+        "tail:1_0",
+        "fading:inf",
+    ],
 )
 def test_what_is_no_read_out_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(f"read_out={text!r}: write mean, last")):

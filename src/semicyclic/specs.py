@@ -63,12 +63,16 @@ def parse_read_out(name: str, text: str) -> ReadOut:
     rule, _, number = text.partition(":")
     if rule in ("mean", "last", "last-cycle") and ":" not in text:
         return ReadOut(rule)
-    try:
-        cycles = None if ":" not in text else float(int(number)) if rule == "tail" else float(number)
-    except ValueError:
-        cycles = -1.0
-    if rule in ("tail", "fading") and (cycles is None or 0 < cycles < 1e9):
-        return ReadOut(rule, cycles)
+    if rule in ("tail", "fading") and ":" not in text:
+        return ReadOut(rule)
+    if rule == "tail" and number.isdecimal() and 0 < len(number.lstrip("0")) <= 9:
+        return ReadOut(rule, int(number))
+    if (
+        rule == "fading"
+        and re.fullmatch(r"[0-9]*\.?[0-9]+(e[+-]?[0-9]+)?", number)
+        and 0 < float(number) < 1e9
+    ):
+        return ReadOut(rule, float(number))
     raise ValueError(f"{name}={text!r}: write mean, last, last-cycle, tail, tail:5, fading or fading:7")
 
 

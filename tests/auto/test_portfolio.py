@@ -553,3 +553,13 @@ def test_the_choice_is_about_as_good_as_the_best_fixed_candidate(regime: str) ->
     print(f"{regime}: {np.mean(own):.5f}, best fixed {best:.5f}, best of each seed {each:.5f}")
     # With one model for all the best candidate is as good as can be, and the search costs a few nats in all.
     assert np.mean(own) < 1.15 * best + (4.0 / 21_000 if regime == "none" else 0.0)
+
+
+def test_a_huber_loss_with_a_huge_threshold_is_the_squared_loss() -> None:
+    """To the bit: chains, losses and the weights of the mixture."""
+    rows, schedule = some_rows(500, 6, 1, kind="number"), Schedule.daily(3)
+    squared, huber = (run_through(rows, schedule, loss) for loss in (losses.squared, losses.huber(1e6)))
+    np.testing.assert_array_equal(joined(huber[1], "progressive"), joined(squared[1], "progressive"))
+    np.testing.assert_array_equal(
+        joined(huber[1], "progressive_auto"), joined(squared[1], "progressive_auto")
+    )

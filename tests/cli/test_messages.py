@@ -25,13 +25,27 @@ OPTIONS = {"late": "--late", "lateness": "--lateness", "when_format": "--when-fo
         ("out='a\\\\b': is a file", "--out 'a\\b': is a file"),
         ("rate=0.5 and total=9 are no options", "rate=0.5 and total=9 are no options"),
         ("data/late=1/x.csv: no such file", "data/late=1/x.csv: no such file"),
+        # Quoted cells of the data stay as they are, also if they are cut off.
+        (
+            "column 'v': 'ping late=3 bins=[x]' is not a number",
+            "column 'v': 'ping late=3 bins=[x]' is not a number",
+        ),
+        ("'a long cell late=3 an...', give late='keep'", "'a long cell late=3 an...', give --late keep"),
+        ("the column's rows (or late='keep')", "the column's rows (or --late keep)"),
+        ("classes=[abc] is no list", "classes=[abc] is no list"),
     ],
 )
 def test_arguments_become_options(message: str, shown: str) -> None:
     assert name_options(message, OPTIONS) == shown
 
 
-@given(st.text())
+def test_remedies_of_other_commands_are_left_out() -> None:
+    message = "row 5: not a number (or category=['v']) (or late='keep')"
+    assert name_options(message, OPTIONS, {"category"}) == "row 5: not a number (or --late keep)"
+    assert name_options(message, OPTIONS) == "row 5: not a number (or category=['v']) (or --late keep)"
+
+
+@given(st.text() | st.from_regex(r"(classes|late|out)=[\[\]'\"a-z\\\\ ]{0,8}"))
 def test_any_text_can_be_shown(text: str) -> None:
     assert name_options(text, {}) == text
     name_options(text, OPTIONS)

@@ -365,3 +365,23 @@ def test_two_processes_do_not_share_a_folder(tmp_path: Path) -> None:
     finally:
         first.kill()
         first.communicate()
+
+
+def test_remedies_are_options_of_the_command_that_runs(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in the examples of refused rows; `predict` cannot read a column as another type."""
+    rows = rows_of(3000, days=8)
+    rows[50]["z"] = "GET text=[abc]"
+    bad = write(tmp_path, rows, "csv")
+    assert here("train", str(bad), *TRAIN, "--method", "pluralistic", "--out", str(tmp_path / "a")) == 1
+    stopped = capsys.readouterr().err
+    assert "column 'z': 'GET text=[abc]' is not a number" in stopped
+    assert "(or --category z); or skip such rows with --on-error skip" in stopped
+    words = ("train", str(bad), *TRAIN, "--method", "pluralistic", "--on-error", "skip")
+    assert here(*words, "--out", str(tmp_path / "b")) == 0
+    assert "(or --category z)" in capsys.readouterr().out.replace("\n", " ")
+    assert here("predict", str(trained / "run"), str(bad), "--out", str(tmp_path / "c.csv")) == 1
+    refused = capsys.readouterr().err
+    assert "category" not in refused
+    assert "or leave its prediction empty with --on-error skip" in refused

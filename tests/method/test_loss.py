@@ -119,3 +119,17 @@ def test_huber_is_squared_near_zero_and_absolute_far_away() -> None:
     near = np.abs(error) <= 1
     np.testing.assert_allclose(huber.value(error, zero)[near], sc.loss.squared.value(error, zero)[near])
     np.testing.assert_allclose(huber.value(error, zero)[~near], np.abs(error[~near]) - 0.5)
+
+
+@pytest.mark.parametrize("make", [sc.loss.huber, sc.loss.quantile])
+def test_a_parameter_may_be_any_number(make: Any) -> None:
+    for loss in (make(np.float64(0.25)), make(np.float32(0.25)), make(0.25)):
+        assert by_name(loss.name) == loss == make(0.25)
+    assert sc.loss.huber(1) == sc.loss.huber(1.0)
+
+
+def test_a_huber_loss_scales_with_the_labels() -> None:
+    error, zero = np.array([-3.0, 0.5, 2.0]), np.zeros(3)
+    scaled = sc.loss.huber(1.0).scaled(10.0)
+    np.testing.assert_allclose(scaled.value(10 * error, zero), 100 * sc.loss.huber(1.0).value(error, zero))
+    assert sc.loss.absolute.scaled(10.0) == sc.loss.absolute

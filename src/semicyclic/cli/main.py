@@ -24,8 +24,9 @@ app = App(
     suppress_keyboard_interrupt=False,
     help="Train models on data with a daily or weekly rhythm: one model per block.",
 )
-for command in (demo, diagnose, backtest, train, predict, inspect, what_if, federate, reproduce, theory):
-    app.command(command)
+for each in (demo, diagnose, backtest, train, predict, inspect, what_if, federate, reproduce, theory):
+    app.command(each)
+COMMANDS = [name for name in app if not name.startswith("-")]
 
 
 def main(words: list[str] | None = None) -> None:
@@ -49,7 +50,9 @@ def main(words: list[str] | None = None) -> None:
         print("semicyclic: out of memory: use fewer blocks or rows", file=sys.stderr)
         sys.exit(1)
     except (ValueError, ArithmeticError, ImportError) as error:
-        print(f"semicyclic: {name_options(str(error), option_names(app, words))}", file=sys.stderr)
+        options = option_names(app, words)
+        known = {name for command in COMMANDS for name in option_names(app, [command])}
+        print(f"semicyclic: {name_options(str(error), options, known - options.keys())}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt as interrupt:
         print(f"semicyclic: {str(interrupt) or 'stopped'}", file=sys.stderr)

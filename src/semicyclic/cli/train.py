@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from semicyclic import method as methods
 from semicyclic import reports, specs, tables, training
 from semicyclic import schedule as schedules
+from semicyclic.cli.messages import name_options
 from semicyclic.cli.options import (
     DEFAULT_COLUMNS,
     BatchSize,
@@ -129,7 +131,14 @@ def train(
                 results = file_training.go(resume=resume)
         except KeyboardInterrupt:
             raise KeyboardInterrupt("stopped: go on with the same command and --resume") from None
-        reports.train.print_results(Console(), results, out, time.perf_counter() - started)
+        options = {field.name: f"--{field.name.replace('_', '-')}" for field in fields(ColumnOptions)}
+        reports.train.print_results(
+            Console(),
+            results,
+            out,
+            time.perf_counter() - started,
+            translate=lambda text: name_options(text, options),
+        )
 
 
 @contextmanager

@@ -88,7 +88,10 @@ class ReadOut(NamedTuple):
     cycles: float | None = None
 
     def __str__(self) -> str:
-        return self.rule if self.cycles is None else f"{self.rule}:{self.cycles:g}"
+        if self.cycles is None:
+            return self.rule
+        number = str(int(self.cycles)) if self.rule == "tail" else repr(float(self.cycles)).removesuffix(".0")
+        return f"{self.rule}:{number}"
 
     @property
     def needs_records(self) -> bool:

@@ -64,6 +64,10 @@ class Loss:
         """
         return 2 if self.code in (SQUARED, HUBER) else 1
 
+    def scaled(self, factor: float) -> "Loss":
+        """Return the loss for labels multiplied by `factor`: the Huber loss gets another threshold."""
+        return huber(self.level * factor) if self.code == HUBER else self
+
     def __repr__(self) -> str:
         return f"loss.{self.name}"
 
@@ -153,6 +157,7 @@ def quantile(level: float) -> Loss:
     -------
     Loss
     """
+    level = float(level)
     if not 0.0 < level < 1.0:
         raise ValueError(f"level={level!r}: a quantile lies strictly between 0 and 1, such as 0.9")
     return Loss(
@@ -180,6 +185,7 @@ def huber(threshold: float) -> Loss:
     -------
     Loss
     """
+    threshold = float(threshold)
     if not 0.0 < threshold < float("inf"):
         raise ValueError(f"threshold={threshold!r}: must be positive and finite, such as 1.35")
 
@@ -212,7 +218,7 @@ def softmax(classes: int) -> Loss:
     Loss
     """
     if classes != int(classes) or classes < 2:
-        raise ValueError(f"classes={classes!r}: softmax needs at least two classes")
+        raise ValueError(f"softmax needs at least two classes, not {classes!r}")
 
     def value(score: Array, target: Array) -> Array:
         top = score.max(axis=-1, keepdims=True)

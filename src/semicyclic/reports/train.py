@@ -57,8 +57,13 @@ def progress(console: Console) -> Iterator[Callable[["training.train_files.Train
         yield show
 
 
-def print_results(console: Console, results: Results, out: Path, seconds: float) -> None:
-    """Print the losses by block, the settings chosen automatically, the row counts and the speed."""
+def print_results(
+    console: Console, results: Results, out: Path, seconds: float, translate: Callable[[str], str]
+) -> None:
+    """Print the losses by block, the settings chosen automatically, the row counts and the speed.
+
+    translate: replaces names of arguments in a message by what the reader would write.
+    """
     config, rows, memory = results["job"], results["rows"], results["memory"]
     zone = config["zone"]
     columns_by_type: dict[str, list[str]] = {}
@@ -106,7 +111,7 @@ def print_results(console: Console, results: Results, out: Path, seconds: float)
     )
     print_line(format_row_counts(rows))
     for example in results["refused_examples"]:
-        print_line(f"  refused: {example}")
+        print_line(f"  refused: {translate(example)}")
     if rows["late_dropped"] or rows["late_kept"]:
         late = rows["late_dropped"] + rows["late_kept"]
         print_line(

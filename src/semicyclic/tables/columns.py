@@ -308,6 +308,4 @@ def _time_fault(clock: TimeColumn) -> str:
     if "%" in clock.form:
         return f"no time like {clock.form}"
     zone = "with a zone" if clock.form == "zoned" else "without a zone"
-    return (
-        f"not a time {zone}, such as 2013-01-31 05:15: describe the times with when_format='%d.%m.%Y %H:%M'"
-    )
+    return f"not a time {zone}, such as 2013-01-31 05:15 (or when_format='%d.%m.%Y %H:%M')"

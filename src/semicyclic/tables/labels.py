@@ -62,7 +62,7 @@ class Labels:
         where = np.flatnonzero(unknown)
         values = labels[where].tolist() if isinstance(labels, np.ndarray) else labels.take(where).to_pylist()
         known = ", ".join(repr(name) for name in self.classes)
-        what = f"is new, the classes are {known}: name them all with classes="
+        what = f"is new, the classes are {known} (or classes=)"
         return [(int(row[at]), f"label {value!r} {what}") for at, value in zip(where, values, strict=True)]
 
     def loss_scale(self) -> float:

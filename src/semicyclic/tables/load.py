@@ -53,7 +53,7 @@ def read_files(given: list[str], asked: ReadRequest) -> Rows:
         name = inputs.name(part.file)
         cleaned.append(clean_batch(columns, part, name))
         if not asked.skip:
-            raise_first_fault(cleaned[-1], name, "or leave such rows out: on_error='skip'")
+            raise_first_fault(cleaned[-1], name, "remove such rows (or on_error='skip')")
     clean = concat_clean_rows(cleaned)
     if len(clean.ticks) == 0:
         raise ValueError(f"{inputs.name(0)}: none of its rows has a label")

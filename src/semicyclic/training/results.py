@@ -49,6 +49,7 @@ def finish_model(model: Pluralistic, reading: ReaderState, names: FeatureNames) 
         # Double precision: single precision has no decimals left if the mean is in the millions.
         weights = weights * np.float64(labels.scale)
         weights[..., -1] += labels.mean
+        model = replace(model, loss=model.loss.scaled(labels.scale))
     features = {**reading.features.to_json(), "names": names.first(reading.names_known)}
     return replace(model, held=weights, classes=labels.classes, features=features)
 

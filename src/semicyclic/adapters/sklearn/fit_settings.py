@@ -48,10 +48,12 @@ class FitSettings(NamedTuple):
     @property
     def read_out(self) -> ReadOut:
         """`average` as a read-out; a whole number is that of the last cycles."""
-        is_count = isinstance(self.average, int | np.integer) and not isinstance(self.average, bool)
-        if is_count or isinstance(self.average, str):
-            return parse_read_out("average", f"tail:{self.average}" if is_count else self.average)
-        raise ValueError(f"average={self.average!r}: write mean, last, tail, fading, or a number of cycles")
+        average = self.average
+        if isinstance(average, int | np.integer) and not isinstance(average, bool) and average > 0:
+            return ReadOut("tail", int(average))
+        if isinstance(average, str):
+            return parse_read_out("average", average)
+        raise ValueError(f"average={average!r}: write mean, last, tail, fading, or a number of cycles from 1")
 
 
 class FitRows(NamedTuple):

@@ -6,8 +6,8 @@ or over one slot. The strategies are weighted by the same rule. Scores are avera
 are convex in the score, so the mixture is at least as good as a candidate drawn by its weights; and a mixture
 of linear models is one linear model.
 
-Losses are scaled to negative log-likelihoods: log losses as they are, squared errors divided by twice their
-mean, others divided by their mean. This makes the weights independent of the scale of the labels.
+Losses are scaled to negative log-likelihoods: log losses as they are, squared and Huber losses divided by
+twice their mean, others divided by their mean. This makes the weights independent of the scale of the labels.
 """
 
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from semicyclic.auto.kernels.candidate_sgd import losses
 from semicyclic.auto.kernels.simd import LANES, dot8
 from semicyclic.jit import jit
 from semicyclic.method.kernels.losses import decay
-from semicyclic.method.loss import LOGISTIC, SOFTMAX, SQUARED
+from semicyclic.method.loss import HUBER, LOGISTIC, SOFTMAX, SQUARED
 from semicyclic.types import Array
 
 # Strategies: the half-life of losses in rows, the share of the rows so far to add to it, and the rate.
@@ -129,7 +129,7 @@ def unit(code: Any, mean: Any) -> Any:
     """Return the divisor that scales a loss to a negative log-likelihood. mean: the mixture's mean loss."""
     if code in (LOGISTIC, SOFTMAX) or mean <= 0.0:
         return 1.0
-    return 2.0 * mean if code == SQUARED else mean
+    return 2.0 * mean if code in (SQUARED, HUBER) else mean
 
 
 @jit
