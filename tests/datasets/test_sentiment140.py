@@ -2,7 +2,6 @@
 
 import csv
 import io
-import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from semicyclic.datasets import sentiment140, synthetic_tweets
 from semicyclic.datasets.sentiment140 import Tweets, read, read_file
+from tests.datasets.tweet_csv import csv_bytes
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "sentiment140-sample.csv"
 needs_sample = pytest.mark.skipif(not SAMPLE.exists(), reason="needs ../shared/data/sentiment140-sample.csv")
@@ -206,30 +206,33 @@ def test_a_vocabulary_has_a_size() -> None:
 # ------------------------------------------------------------------------- the stand-in
 
 
-def test_the_stand_in_is_a_file_like_the_original() -> None:
-    whole = b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
-    assert whole == b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
-    rows = list(csv.reader(io.StringIO(whole.decode("ascii"))))
-    assert len(rows) == 3000
-    assert [row[0] for row in rows] == ["0"] * 1500 + ["4"] * 1500
-    assert all(len(row) == 6 and row[3] == "NO_QUERY" for row in rows)
-    assert_same(read([np.frombuffer(whole, np.uint8)]), naive(whole))
-    days = [row[2][4:10] for row in rows]
-    assert days[0] == "Apr 04"
-    assert days[-1] == "Jun 22"
+def test_the_stand_in_is_like_the_original() -> None:
+    made, again = (synthetic_tweets.make(3000, vocabulary=200) for _ in range(2))
+    assert_same(made, again)
+    assert made.positive.tolist() == [False] * 1500 + [True] * 1500
+    assert len(set(made.vocabulary)) == 200
+    # In order of time: the second of the day begins anew once a day.
+    assert (np.diff(made.second[:1500]) < 0).sum() == synthetic_tweets.SPAN_DAYS - 1
+    shares: list[float] = []
+    synthetic_tweets.make(3000, progress=shares.append)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
     with pytest.raises(ValueError, match="rows=7: give an even number"):
-        next(synthetic_tweets.make(7))
+        synthetic_tweets.make(7)
 
 
-def test_the_stand_in_does_not_depend_on_how_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
-    monkeypatch.setattr(synthetic_tweets, "PART_ROWS", 700)
-    assert whole == b"".join(part.tobytes() for part in synthetic_tweets.make(3000))
+def test_the_stand_in_as_a_file_is_read_as_the_same_tweets() -> None:
+    made = synthetic_tweets.make(3000, vocabulary=200)
+    whole = csv_bytes(made)
+    read_back = read([np.frombuffer(whole, np.uint8)])
+    assert_same(read_back, naive(whole))
+    assert read_back.second.tolist() == made.second.tolist()
+    assert np.diff(read_back.start).tolist() == np.diff(made.start).tolist()
 
 
 @pytest.fixture(scope="module")
 def large() -> Tweets:
-    return read(synthetic_tweets.make(400_000), vocabulary=300)
+    return synthetic_tweets.make(400_000, vocabulary=300)
 
 
 def test_the_labels_of_the_stand_in_follow_the_clock_as_stated(large: Tweets) -> None:
@@ -244,7 +247,6 @@ def test_the_labels_of_the_stand_in_follow_the_clock_as_stated(large: Tweets) ->
 
 def test_the_words_of_the_stand_in_have_the_stated_log_odds(large: Tweets) -> None:
     """Of frequent words: how much more often under a positive label, by quarter of the day."""
-    language = synthetic_tweets._language()
     rng = np.random.default_rng(synthetic_tweets.SEED)
     words = synthetic_tweets._words(rng)
     tilt = rng.normal(0, synthetic_tweets.TILT, synthetic_tweets.WORDS)
@@ -252,7 +254,7 @@ def test_the_words_of_the_stand_in_have_the_stated_log_odds(large: Tweets) -> No
         rng.random(synthetic_tweets.WORDS) < 0.5
     )
     peak = rng.uniform(0, 24, synthetic_tweets.WORDS)
-    assert len(language.starts) == synthetic_tweets.WORDS + 1
+    assert len(words) == synthetic_tweets.WORDS
     row_of = np.repeat(np.arange(len(large)), np.diff(large.start))
     hour = large.second[row_of] // 3600
     worst = []
@@ -286,23 +288,28 @@ def test_the_numbers_of_the_stand_in_are_those_of_its_docstring() -> None:
         in said
     )
     assert f"There are {synthetic_tweets.WORDS:,}" in said
-    lengths = synthetic_tweets._lengths()
-    assert "1 + Poisson(14) words" in said
-    assert abs(lengths.mean() - 15) < 0.01
-    assert abs(lengths.var() - 14) < 0.1
-    assert abs((lengths == 15).mean() - math.exp(-14) * 14**14 / math.factorial(14)) < 1e-4
+    assert f"1 + Poisson({synthetic_tweets.MEAN_LENGTH}) words" in said
+    assert (synthetic_tweets.NEUTRAL, "In three rows of twenty" in said) == (3 / 20, True)
+    assert (synthetic_tweets.LINKED, "One row in twenty-five ends in a link" in said) == (1 / 25, True)
+    assert (synthetic_tweets.DRAWN_OUT, "one word in fifty is drawn out" in said) == (1 / 50, True)
+
+
+def test_the_noise_of_the_stand_in_is_as_frequent_as_stated(large: Tweets) -> None:
+    rows_with_link = np.bincount(large.words, minlength=300)[large.vocabulary.index("http")]
+    assert abs(rows_with_link / len(large) - 1 / 25) < 0.002
 
 
 def test_every_part_is_read_while_the_next_is_made() -> None:
     """The first word of progress comes before the last part was asked for."""
-    told: list[int] = []
+    whole = np.array_split(np.frombuffer(csv_bytes(synthetic_tweets.make(20_000)), np.uint8), 4)
+    reported: list[int] = []
     asked: list[int] = []
 
     def parts() -> Any:
-        for part in synthetic_tweets.make(200_000):
-            asked.append(len(told))
+        for part in whole:
+            asked.append(len(reported))
             yield part
 
-    sentiment140.read(parts(), progress=told.append)
+    sentiment140.read(parts(), progress=reported.append)
     assert asked[-1] > 0
-    assert told[-1] == sum(len(part) for part in synthetic_tweets.make(200_000))
+    assert reported[-1] == sum(len(part) for part in whole)

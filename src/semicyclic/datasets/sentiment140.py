@@ -164,33 +164,49 @@ class _Reader:
                 "both classes are needed (the original is sorted by label: take a random sample of it)"
             )
         number, (letters, starts) = int(self.used[0]), self.pool
-        counts = np.zeros(number, np.int64)
-        for words in self.words:
-            counts += np.bincount(words, minlength=number)
-        chosen = np.argsort(-counts, kind="stable")[:vocabulary]
-        rank = np.full(max(number, 1), -1, np.int32)
-        rank[chosen] = np.arange(len(chosen))
         self.table = self.table[:0]
-        begins, columns, cells = [np.zeros(1, np.int64)], [], []
-        total = 0
-        for part, words in enumerate(self.words):
-            begin = np.r_[0, np.cumsum(self.columns[part][2])]
-            start, column = np.empty(len(begin), np.int64), np.empty(len(words), np.uint16)
-            count = np.empty(len(words), np.uint8)
-            used = kernels.tokenizer.bags(words, begin, rank, MAX_WORD_COUNT, (start, column, count))
-            begins.append(start[1:] + total)
-            columns.append(column[:used].copy())
-            cells.append(count[:used].copy())
-            total += used
-            self.words[part] = words[:0]
-        return Tweets(
-            np.concatenate(begins),
-            np.concatenate(columns),
-            np.concatenate(cells),
-            positive,
-            np.concatenate([part[1] for part in self.columns]),
-            tuple(letters[starts[k] : starts[k + 1]].tobytes().decode("latin-1") for k in chosen),
-        )
+        begins = [np.r_[0, np.cumsum(part[2])] for part in self.columns]
+        second = np.concatenate([part[1] for part in self.columns])
+
+        def name(k: int) -> str:
+            return letters[starts[k] : starts[k + 1]].tobytes().decode("latin-1")
+
+        return bags_of(self.words, begins, positive, second, name, number, vocabulary)
+
+
+def bags_of(
+    words: list[Array],
+    begins: list[Array],
+    positive: Array,
+    second: Array,
+    name: Callable[[int], str],
+    number: int,
+    vocabulary: int,
+) -> Tweets:
+    """Return tweets as bags of the most frequent words; ties are broken in favor of lower numbers.
+
+    words, begins: in parts, which are removed; row r of a part has words[begin[r]:begin[r+1]], from 0 to
+    number - 1. name: the text of a word. positive, second: of all rows.
+    """
+    counts = np.zeros(number, np.int64)
+    for part in words:
+        counts += np.bincount(part, minlength=number)
+    chosen = np.argsort(-counts, kind="stable")[:vocabulary]
+    rank = np.full(max(number, 1), -1, np.int32)
+    rank[chosen] = np.arange(len(chosen))
+    starts, columns, cells = [np.zeros(1, np.int64)], [], []
+    total = 0
+    for at, part in enumerate(words):
+        start, column = np.empty(len(begins[at]), np.int64), np.empty(len(part), np.uint16)
+        count = np.empty(len(part), np.uint8)
+        used = kernels.tokenizer.bags(part, begins[at], rank, MAX_WORD_COUNT, (start, column, count))
+        starts.append(start[1:] + total)
+        columns.append(column[:used].copy())
+        cells.append(count[:used].copy())
+        total += used
+        words[at] = part[:0]
+    bags = (np.concatenate(starts), np.concatenate(columns), np.concatenate(cells))
+    return Tweets(*bags, positive, second, tuple(name(k) for k in chosen))
 
 
 def _empty_table(slots: int) -> Array:

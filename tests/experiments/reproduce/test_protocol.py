@@ -54,7 +54,7 @@ def test_the_script_drops_shares_of_one_label() -> None:
 
 @given(seed=seeds, rows=st.integers(10, 500))
 @settings(max_examples=30, deadline=None)
-def test_nine_rows_of_ten_are_learnt_from(seed: int, rows: int) -> None:
+def test_nine_rows_of_ten_are_learned_from(seed: int, rows: int) -> None:
     train, test = protocol.split(rows, np.random.default_rng(seed))
     assert len(train) == int(0.9 * rows)
     assert sorted([*train, *test]) == list(range(rows))

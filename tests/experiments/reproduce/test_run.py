@@ -14,7 +14,7 @@ import scipy.stats
 from semicyclic import Numbered, metrics
 from semicyclic.cli import main
 from semicyclic.datasets import synthetic_tweets
-from semicyclic.datasets.sentiment140 import Tweets, read, read_file
+from semicyclic.datasets.sentiment140 import Tweets, read_file
 from semicyclic.experiments.reproduce import approaches, granularity, protocol, repetition, run
 from semicyclic.experiments.reproduce.approaches import APPROACHES, CLASSES, RepetitionData, StepSizes
 from semicyclic.experiments.reproduce.block_feature import with_indicators
@@ -38,7 +38,7 @@ STEPS = StepSizes(0.8, 1.5)
 
 @pytest.fixture(scope="module")
 def tweets() -> Tweets:
-    return read(synthetic_tweets.make(12_000), vocabulary=60)
+    return synthetic_tweets.make(12_000, vocabulary=60)
 
 
 def prepared(tweets: Tweets, how: protocol.Protocol) -> tuple[RepetitionData, approaches.StartIterates]:
@@ -68,7 +68,7 @@ def test_every_score_is_what_the_paper_defines(tweets: Tweets, follow: Any) -> N
     how = follow(blocks=4, cycles=3, batch_size=16)
     data, start = prepared(tweets, how)
     bank = approaches.fit(data, how, start, STEPS, 10.0)
-    scores, cells = approaches.grade(bank, data, how)
+    scores, cells, _ = approaches.grade(bank, data, how, 10.0)
     one, own = STEPS.single * how.scale, STEPS.separate * how.scale
     single = train.pluralistic(data.cyclic, step_size=one, initial_weights=start.one)
     separate = train.separate(data.cyclic, step_size=own, initial_weights=start.each)
@@ -112,7 +112,7 @@ def test_the_hour_as_a_feature_is_one_column_for_each_block(tweets: Tweets) -> N
     how = protocol.text(blocks=4, cycles=3, batch_size=16)
     data, start = prepared(tweets, how)
     bank = approaches.fit(data, how, start, STEPS, 10.0)
-    scores, _ = approaches.grade(bank, data, how)
+    scores = approaches.grade(bank, data, how, 10.0).scores
 
     def widened(rows: Rows) -> Rows:
         assert rows.block is not None
@@ -203,9 +203,9 @@ def test_a_repetition_learns_and_is_tested_on_what_the_protocol_says(
     seen: list[RepetitionData] = []
     grade = approaches.grade
 
-    def watch(bank: Any, data: RepetitionData, how: Any) -> Any:
+    def watch(bank: Any, data: RepetitionData, how: Any, radius: float) -> Any:
         seen.append(data)
-        return grade(bank, data, how)
+        return grade(bank, data, how, radius)
 
     monkeypatch.setattr(approaches, "grade", watch)
     n = len(tweets)
@@ -548,7 +548,7 @@ def test_on_real_tweets_the_order_is_the_papers_and_averaging_is_better_still() 
 
 @pytest.mark.slow
 def test_the_score_of_pluralistic_averaging_does_not_depend_on_m() -> None:
-    tweets = read(synthetic_tweets.make(400_000))
+    tweets = synthetic_tweets.make(400_000)
     plan = Experiment(protocol.text(), repetitions=2)
     found = run_experiment(tweets, plan)["granularity"]
     plural, own = (np.array(found[key]["mean"]) for key in ("pluralistic_average", "per_component_average"))

@@ -6,6 +6,5 @@ from semicyclic.lazy import lazy_submodules
 
 if TYPE_CHECKING:
     from semicyclic.datasets.kernels import tokenizer as tokenizer
-    from semicyclic.datasets.kernels import tweet_writer as tweet_writer
 else:
     __getattr__ = lazy_submodules(__name__)

@@ -160,13 +160,21 @@ def _project_start(start: Array, radius: float) -> Array:
     return start if norm <= radius else start * (0.999 * radius / norm)
 
 
-def grade(
-    bank: WeightBank, data: RepetitionData, protocol: Protocol
-) -> tuple[dict[str, dict[str, Array]], dict[str, Array]]:
-    """Return the score of every day [K] by measure and approach, and matrices of accuracy by approach.
+class Grades(NamedTuple):
+    """Results of one repetition at one step size.
 
-    Scores are unweighted means over blocks (docs/math.md#scores).
+    scores: [K] score of every day, by measure and approach: unweighted means over blocks
+    (docs/math.md#scores). matrices: accuracy of models on blocks, by approach.
+    has_theorems_rate: True if every block had enough steps for the rate of Theorem 4.
     """
+
+    scores: dict[str, dict[str, Array]]
+    matrices: dict[str, Array]
+    has_theorems_rate: bool
+
+
+def grade(bank: WeightBank, data: RepetitionData, protocol: Protocol, radius: float) -> Grades:
+    """Score all approaches. radius: of the ball that Prod's chains are projected onto."""
     scores: dict[str, dict[str, Array]] = {}
     matrices: dict[str, Array] = {}
     for name, measure in MEASURES.items():
@@ -186,7 +194,8 @@ def grade(
     for approach in ("per_component", "per_component_average", "pluralistic_average"):
         last = bank.own[approach][-1:]
         matrices[approach] = _score_everywhere(last, data.test, protocol, metrics.accuracy)
-    return {name: {key: scores[name][key] for key in APPROACHES} for name in scores}, matrices
+    ordered = {name: {key: scores[name][key] for key in APPROACHES} for name in scores}
+    return Grades(ordered, matrices, has_theorems_rate(data.cyclic, radius))
 
 
 def _score_everywhere(weights: Array, rows: Rows, protocol: Protocol, measure: Any) -> Array:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
 
 import numpy as np
 
@@ -87,7 +86,7 @@ def repetition(
     seed: np.random.SeedSequence,
     clock: Timings,
     tick: Callable[[], None],
-) -> list[Any]:
+) -> list[approaches.Grades]:
     """Run one repetition.
 
     Returns for every step size the scores by measure and approach, the matrices of accuracy, and whether
@@ -122,9 +121,7 @@ def repetition(
         bank = approaches.fit(data, how, start, steps, plan.radius)
         clock.add("train", began)
         began = time.perf_counter()
-        results.append(
-            (*approaches.grade(bank, data, how), approaches.has_theorems_rate(data.cyclic, plan.radius))
-        )
+        results.append(approaches.grade(bank, data, how, plan.radius))
         clock.add("evaluate", began)
         tick()
     return results

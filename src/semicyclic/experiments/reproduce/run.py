@@ -12,7 +12,7 @@ import numpy as np
 
 from semicyclic.datasets.sentiment140 import Tweets
 from semicyclic.experiments.reproduce import protocol, summary
-from semicyclic.experiments.reproduce.approaches import APPROACHES, MEASURES, StepSizes
+from semicyclic.experiments.reproduce.approaches import APPROACHES, MEASURES, Grades, StepSizes
 from semicyclic.experiments.reproduce.block_feature import with_indicators
 from semicyclic.experiments.reproduce.granularity import GRANULARITY_APPROACHES, granularity
 from semicyclic.experiments.reproduce.protocol import SKEWS
@@ -52,7 +52,7 @@ def run_experiment(
         done += 1
         progress(done / total, what)
 
-    def repeat(seed: np.random.SeedSequence) -> list[Any]:
+    def repeat(seed: np.random.SeedSequence) -> list[Grades]:
         return repetition(rows, hour, plan, seed, clock, lambda: tick("training and testing"))
 
     progress(0.0, "training and testing (the first run compiles)")
@@ -88,7 +88,7 @@ def run_experiment(
     }
     result["prod"] = {
         "radius": plan.radius,
-        "rate_of_theorem_4": all(by_step[0][2] for by_step in repetitions),
+        "rate_of_theorem_4": all(by_step[0].has_theorems_rate for by_step in repetitions),
     }
     result["seconds"] = {"train": clock.train, "evaluate": clock.evaluate}
     return result

@@ -1,10 +1,11 @@
 """Summary over repetitions: best step sizes, means, paired differences, matrices."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from semicyclic.experiments.reproduce.approaches import APPROACHES, MEASURES
+from semicyclic.experiments.reproduce.approaches import APPROACHES, MEASURES, Grades
 from semicyclic.experiments.reproduce.repetition import Experiment
 from semicyclic.method.evaluate import paired_difference
 from semicyclic.types import Array
@@ -29,7 +30,11 @@ CONTRASTS = (
 )
 
 
-def best(repetitions: list[Any], plan: Experiment) -> tuple[dict[str, int], dict[str, dict[str, Array]]]:
+# By repetition and step size.
+AllGrades = Sequence[Sequence[Grades]]
+
+
+def best(repetitions: AllGrades, plan: Experiment) -> tuple[dict[str, int], dict[str, dict[str, Array]]]:
     """Return the index of each approach's best step size and its scores [R, K] with it, by measure.
 
     The best step size has the highest mean accuracy on the last day.
@@ -38,12 +43,12 @@ def best(repetitions: list[Any], plan: Experiment) -> tuple[dict[str, int], dict
     scores: dict[str, dict[str, Array]] = {name: {} for name in MEASURES}
     for key in APPROACHES:
         last = [
-            np.mean([by_step[k][0]["accuracy"][key][-1] for by_step in repetitions])
+            np.mean([by_step[k].scores["accuracy"][key][-1] for by_step in repetitions])
             for k in range(len(plan.steps))
         ]
         best[key] = int(np.argmax(last))
         for name in MEASURES:
-            scores[name][key] = np.stack([by_step[best[key]][0][name][key] for by_step in repetitions])
+            scores[name][key] = np.stack([by_step[best[key]].scores[name][key] for by_step in repetitions])
     return best, scores
 
 
@@ -82,22 +87,21 @@ def differences(scores: dict[str, Array]) -> list[dict[str, Any]]:
     return out
 
 
-def two_blocks(repetitions: list[Any], best: int) -> dict[str, Any]:
+def two_blocks(repetitions: AllGrades, best: int) -> dict[str, Any]:
     """Accuracy of the single chain after every block of every day, on the midnight and on the noon block."""
-    table = np.stack([by_step[best][1]["consensus"] for by_step in repetitions])
+    table = np.stack([by_step[best].matrices["consensus"] for by_step in repetitions])
     m = table.shape[-1]
     flat = table.reshape(len(table), -1, m)
     return {"midnight": spread(flat[:, :, 0]), "noon": spread(flat[:, :, m // 2])}
 
 
-def matrices(repetitions: list[Any], best: dict[str, int]) -> dict[str, Any]:
+def matrices(repetitions: AllGrades, best: dict[str, int]) -> dict[str, Any]:
     """Accuracy of every model on every block on the last day, mean over repetitions.
 
     The single chain has a matrix for every day as well: its mean is the consensus score, its diagonal
     the pluralistic score. Matrices that are too large to read are left out.
     """
-    first = repetitions[0][0][1]
-    m = first["consensus"].shape[-1]
+    m = repetitions[0][0].matrices["consensus"].shape[-1]
     if m * m > MAX_MATRIX_CELLS:
         return {}
     out: dict[str, Any] = {}
@@ -109,7 +113,7 @@ def matrices(repetitions: list[Any], best: dict[str, int]) -> dict[str, Any]:
         "per_component_average",
         "pluralistic_average",
     ):
-        table = np.stack([by_step[best[key]][1][key] for by_step in repetitions]).mean(axis=0)
+        table = np.stack([by_step[best[key]].matrices[key] for by_step in repetitions]).mean(axis=0)
         name = "single_chain" if key == "consensus" else key
         out[name] = table[-1].tolist()
         if key == "consensus" and table.size <= MAX_MATRIX_CELLS:
