@@ -26,7 +26,9 @@ def version(path: Path) -> int:
 
 def test_every_version_has_its_files() -> None:
     wanted = {
-        f"{content}-{number + 1}" for content in ("softmax", "table") for number in range(model_file.VERSION)
+        f"{content}-{number + 1}"
+        for content in ("softmax", "table")
+        for number in range(model_file.FORMAT.version)
     }
     assert {path.stem for path in FILES} == wanted
 
@@ -54,7 +56,7 @@ def test_old_models_predict_for_tables_what_they_did(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in FILES if version(path) == model_file.VERSION], ids=lambda path: path.stem
+    "path", [path for path in FILES if version(path) == model_file.FORMAT.version], ids=lambda path: path.stem
 )
 def test_the_current_format_writes_the_same_bytes(path: Path, tmp_path: Path) -> None:
     stored = re.search(rb'"value":\{"dtype":"F(\d\d)"', path.read_bytes())

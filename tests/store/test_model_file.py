@@ -21,7 +21,7 @@ from safetensors.numpy import save_file
 
 import semicyclic as sc
 from semicyclic.method.delta_weights import DENSE, DIFFERENT, SPARSE, DeltaWeights, frames_of
-from semicyclic.store import model_file
+from semicyclic.store import model_file, sealed
 from semicyclic.types import Array
 
 SCHEDULE = sc.Schedule.daily(
@@ -429,17 +429,15 @@ def crafted(path: Path, change: Callable[[dict[str, Any], dict[str, Array], dict
     """A file whose digests are right and whose contents are not."""
     frames = frames_of(walked(3, 4, 1, 30, 5))
     tensors = {name: np.ascontiguousarray(getattr(frames, name)) for name in model_file.TENSOR_NAMES}
-    head: dict[str, Any] = {"version": model_file.VERSION}
-    about = model_file._describe(model_of(frames.table()), frames, tensors)
+    head: dict[str, Any] = {"version": model_file.FORMAT.version}
+    about = model_file._describe(model_of(frames.table()), frames)
     change(about, tensors, head)
-    about["digests"] = {
-        name: model_file._digest(tensors[name]) for name in ("kind", "first") if name in tensors
-    }
-    told = {name: (each.dtype.name, each.shape) for name, each in tensors.items()}
+    about["digests"] = {name: sealed.digest(tensors[name]) for name in ("kind", "first") if name in tensors}
+    layout = {name: (each.dtype.name, each.shape) for name, each in tensors.items()}
     head["model"] = about
-    head["digest"] = model_file._head_digest(head["version"], about, told)
+    head["digest"] = sealed._head_digest(head["version"], about, layout)
     text = head.get("text", json.dumps({name: head[name] for name in ("version", "digest", "model")}))
-    save_file(tensors, path, metadata={head.get("key", model_file.KEY): text})
+    save_file(tensors, path, metadata={head.get("key", model_file.FORMAT.key): text})
     return path
 
 
@@ -448,10 +446,10 @@ CRAFTED: dict[str, tuple[Change, str]] = {
     "newer": (lambda a, t, h: h.update(version=2), r"written in format 2 by a newer semicyclic.*upgrade"),
     "no version": (lambda a, t, h: h.update(version="?"), "format version '[?]' is unknown"),
     "another format": (lambda a, t, h: h.update(key="pt"), "not a semicyclic model"),
-    "no json": (lambda a, t, h: h.update(text="{"), "damaged, or not written by semicyclic"),
-    "deep json": (lambda a, t, h: h.update(text="[" * 100_000), "damaged, or not written by semicyclic"),
-    "a list": (lambda a, t, h: h.update(text="[]"), "damaged, or not written by semicyclic"),
-    "no shape": (lambda a, t, h: a.pop("shape"), "damaged, or not written"),
+    "no json": (lambda a, t, h: h.update(text="{"), "damaged, or not a semicyclic model"),
+    "deep json": (lambda a, t, h: h.update(text="[" * 100_000), "damaged, or not a semicyclic model"),
+    "a list": (lambda a, t, h: h.update(text="[]"), "damaged, or not a semicyclic model"),
+    "no shape": (lambda a, t, h: a.pop("shape"), "damaged, or not a semicyclic model"),
     "absurd shape": (lambda a, t, h: a.update(shape=[2**60, 1, 31]), r"its shape \[.*\] is not blocks"),
     "huge shape": (lambda a, t, h: a.update(shape=[2**40, 1, 31]), "blocks for another schedule"),
     "text shape": (lambda a, t, h: a.update(shape=["4", 1, 31]), r"its shape \[.*\] is not blocks"),

@@ -1,8 +1,5 @@
 """Checkpoints: the state of a run in one safetensors file."""
 
-import hashlib
-import json
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,63 +11,31 @@ from semicyclic.method.arrays import ChainState, Records
 from semicyclic.method.hedge import HedgeState
 from semicyclic.method.log import DroppedRecords
 from semicyclic.method.loss_stats import LossStats
-from semicyclic.method.rows import Rows
+from semicyclic.method.rows import rows_from_arrays, rows_to_arrays
 from semicyclic.method.run import Run
-from semicyclic.store.atomic import write_tensors
-from semicyclic.store.model_file import Unreadable
+from semicyclic.store.sealed import Arrays, FileFormat, Unreadable, read_sealed, write_sealed
 from semicyclic.types import Array
 
-Arrays = dict[str, Array]
-
-# Metadata key and format version.
-KEY, VERSION = "semicyclic-run", 5
-# Fields of the pending `Rows` and of the `DroppedRecords` that are stored as arrays.
-ROW_FIELDS = ("indptr", "indices", "values", "labels", "block", "cycle")
+FORMAT = FileFormat(
+    "semicyclic-run",
+    "about",
+    version=6,
+    oldest=6,
+    what="a checkpoint of semicyclic",
+    remedy="resume with the version that wrote it, or start again in another folder",
+)
+# Fields of the `DroppedRecords` that are stored as arrays.
 PAST_FIELDS = ("mean", "last", "weight", "cycle", "loss", "rows", "order")
 
 
 def write_checkpoint(path: Path, arrays: Arrays, about: dict[str, Any]) -> None:
     """Write arrays and their JSON description `about` atomically."""
-    text = json.dumps(about, allow_nan=False, sort_keys=True, separators=(",", ":"))
-    # Sorted by name, so that the order does not depend on how safetensors sorts tensors.
-    ordered = {name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)}
-    head = {"version": VERSION, "digest": _digest(text, ordered), "about": text}
-    write_tensors(path, ordered, {KEY: json.dumps(head, sort_keys=True)})
+    write_sealed(path, FORMAT, arrays, about)
 
 
 def read_checkpoint(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Read the arrays and the description of a checkpoint; raises `Unreadable` for any other file."""
-    from safetensors import SafetensorError, safe_open
-
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: there is no such file")
-    try:
-        with safe_open(os.fspath(path), framework="numpy") as file:
-            text = (file.metadata() or {}).get(KEY)
-            if text is None:
-                raise Unreadable(f"{path}: a safetensors file, but not a checkpoint of semicyclic")
-            head = json.loads(text)
-            if head["version"] != VERSION:
-                raise Unreadable(
-                    f"{path}: a checkpoint in format {head['version']!r}, but this version reads {VERSION}: "
-                    "resume with the version that wrote it, or start again in another folder"
-                )
-            arrays = {name: np.asarray(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-        if head["digest"] != _digest(head["about"], dict(sorted(arrays.items()))):
-            raise Unreadable(f"{path}: the checkpoint was altered or damaged: the digest does not match")
-        return arrays, dict(json.loads(head["about"]))
-    except Unreadable:
-        raise
-    except (SafetensorError, LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise Unreadable(f"{path}: not a checkpoint, or a damaged one ({str(error)[:200]})") from None
-
-
-def _digest(text: str, arrays: Arrays) -> str:
-    total = hashlib.sha256(text.encode())
-    for name, array in arrays.items():
-        total.update(f"{name} {array.dtype.name} {array.shape};".encode())
-        total.update(np.ascontiguousarray(array).data)
-    return total.hexdigest()
+    return read_sealed(path, FORMAT)
 
 
 # --------------------------------------------------------------------------------- runs
@@ -90,7 +55,7 @@ def run_arrays(run: Run) -> Arrays:
         arrays |= {f"past.tally.{name}": array for name, array in log.past.tally._asdict().items()}
         arrays["past.records"] = np.array([log.past.records])
     if run.pending is not None:
-        arrays |= {f"pending.{name}": getattr(run.pending, name) for name in ROW_FIELDS}
+        arrays |= rows_to_arrays(run.pending, "pending.")
     return arrays | _page_arrays(log.pages)
 
 
@@ -135,10 +100,7 @@ def restore_run(run: Run, arrays: Arrays) -> Run:
     log.size = sum(page.nbytes for page in log.pages)
     pending = None
     if "pending.indptr" in arrays:
-        pending = object.__new__(Rows)
-        fields = {name: arrays[f"pending.{name}"] for name in ROW_FIELDS}
-        width = run.state.vectors.shape[1] - 1
-        vars(pending).update(fields, width=width, intercept=True, weight=None, when=None, features=None)
+        pending = rows_from_arrays(arrays, "pending.", width=run.state.vectors.shape[1] - 1, intercept=True)
     latest = int(arrays["latest"][0])
     return replace(run, log=log, state=state, hedge_state=hedge_state, pending=pending, latest=latest)
 

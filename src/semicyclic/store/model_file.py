@@ -1,16 +1,12 @@
-"""Model files: safetensors with a JSON header.
+"""Model files: sealed safetensors files (`store/sealed.py`).
 
-The tensors are those of `DeltaWeights`: kind, first, column, value, dense. The metadata is one JSON string:
-the format version, a description of the model without its weights, and SHA-256 digests of this description,
-of the tables `kind` and `first`, and of each key frame with the blocks that build on it. A single block can
-therefore be read and verified without reading the others.
+The tensors are those of `DeltaWeights`: kind, first, column, value, dense. The description is the model
+without its weights, with digests of the tables `kind` and `first`, and of each key frame with the blocks that
+build on it. A single block can therefore be read and verified without reading the others.
 """
 
-import hashlib
-import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,24 +19,23 @@ from semicyclic.method.loss import by_name
 from semicyclic.method.model import Pluralistic
 from semicyclic.schedule.numbered import AnySchedule, Numbered
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.store.atomic import write_tensors
+from semicyclic.store.sealed import (
+    FileFormat,
+    SealedFile,
+    Unreadable,
+    damage_error,
+    digest,
+    json_text,
+    open_sealed,
+    write_sealed,
+)
 from semicyclic.types import Array
 
-# Metadata key and format version. There is one key only: safetensors does not fix the order of several.
-KEY, VERSION = "semicyclic", 1
+FORMAT = FileFormat("semicyclic", "model", version=1, oldest=1, what="a semicyclic model")
 PRECISIONS = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
 TENSOR_NAMES = ("kind", "first", "column", "value", "dense")
-
-
-class Unreadable(ValueError):
-    """Raised by `load` for a file that is damaged or is not a model of a supported version.
-
-    Reading a damaged or incompatible checkpoint raises it too.
-    """
-
-
-class _NoBlock(IndexError):
-    """The file is valid but does not contain the requested block."""
+# Tensors that are read as a whole; of the others, a single block needs a part only.
+WHOLE = ("kind", "first")
 
 
 def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLike | None = None) -> None:
@@ -73,10 +68,8 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
         raise ValueError(f"dtype={dtype!r}: choose float32, float16 or float64")
     frames = _frames(model, dtype)
     tensors = {name: np.ascontiguousarray(getattr(frames, name)) for name in TENSOR_NAMES}
-    about = _describe(model, frames, tensors)
-    layout = {name: (tensor.dtype.name, tensor.shape) for name, tensor in tensors.items()}
-    head = {"version": VERSION, "digest": _head_digest(VERSION, about, layout), "model": about}
-    write_tensors(Path(path), tensors, {KEY: _text(head)})
+    about = _describe(model, frames)
+    write_sealed(Path(path), FORMAT, tensors, about, whole=WHOLE)
 
 
 def load(path: str | os.PathLike[str], *, block: int | None = None) -> Pluralistic:
@@ -108,23 +101,23 @@ def load(path: str | os.PathLike[str], *, block: int | None = None) -> Pluralist
     """
     if block is not None and (isinstance(block, bool) or not isinstance(block, int | np.integer)):
         raise TypeError(f"block={block!r}: must be a whole number")
-    with _open(path) as file:
-        about, layout = _read_head(file)
-        settings = _settings(about)
+    with open_sealed(path, FORMAT) as sealed:
+        _check_tensors(sealed)
+        settings, blocks = _settings(sealed.about), sealed.about["shape"][0]
         if block is None:
-            frames, _ = _read_frames(file, about, layout, None)
+            frames, _ = _read_frames(sealed, None)
             # If every block is a key frame in full precision, the frames are the weight array itself.
             is_plain = bool((frames.kind == DENSE).all()) and frames.value.dtype != np.float16
             return Pluralistic(frames.dense.reshape(frames.shape) if is_plain else frames, **settings)
-        if not 0 <= block < about["shape"][0]:
-            raise _NoBlock(f"block {block}: the model has blocks 0 to {about['shape'][0] - 1}")
-        frames, first = _read_frames(file, about, layout, block)
-        settings |= {
-            "schedule": 1,
-            "fallback": (0,) if block in settings["fallback"] else (),
-            "provenance": {"block": int(block), "of": settings["provenance"]},
-        }
-        return Pluralistic(frames.alone(block - first), **settings)
+        if 0 <= block < blocks:
+            frames, first = _read_frames(sealed, block)
+            settings |= {
+                "schedule": 1,
+                "fallback": (0,) if block in settings["fallback"] else (),
+                "provenance": {"block": int(block), "of": settings["provenance"]},
+            }
+            return Pluralistic(frames.alone(block - first), **settings)
+    raise IndexError(f"block {block}: the model has blocks 0 to {blocks - 1}")
 
 
 # ------------------------------------------------------------------------------- writing
@@ -140,7 +133,7 @@ def _frames(model: Pluralistic, dtype: npt.DTypeLike | None) -> DeltaWeights:
     return frames_of(model.weights, dtype)
 
 
-def _describe(model: Pluralistic, frames: DeltaWeights, tensors: dict[str, Array]) -> dict[str, Any]:
+def _describe(model: Pluralistic, frames: DeltaWeights) -> dict[str, Any]:
     about = {
         "schedule": model.schedule.to_json(),
         "loss": model.loss.name,
@@ -149,18 +142,13 @@ def _describe(model: Pluralistic, frames: DeltaWeights, tensors: dict[str, Array
         "features": model.features,
         "provenance": model.provenance,
         "shape": list(frames.shape),
-        "digests": {name: _digest(tensors[name]) for name in ("kind", "first")},
-        "groups": [_digest(*parts) for parts in _groups(frames)],
+        "groups": [digest(*parts) for parts in _groups(frames)],
     }
     try:
-        # Round-tripped through JSON, so that the digest covers exactly what a reader will parse.
-        return dict(json.loads(_text(about)))
+        json_text(about)
     except (TypeError, ValueError) as error:
         raise ValueError(f"classes, features and provenance must be JSON values: {error}") from None
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    return about
 
 
 def _groups(frames: DeltaWeights) -> Iterator[tuple[Array, ...]]:
@@ -171,97 +159,26 @@ def _groups(frames: DeltaWeights) -> Iterator[tuple[Array, ...]]:
         yield frames.column[span], frames.value[span], frames.dense[dense_rows]
 
 
-def _digest(*arrays: Array) -> str:
-    total = hashlib.sha256()
-    for array in arrays:
-        total.update(f"{array.dtype.name} {array.shape};".encode())
-        total.update(np.ascontiguousarray(array).data)
-    return total.hexdigest()
-
-
-def _head_digest(version: int, about: Any, tensors: dict[str, Any]) -> str:
-    layout = {name: [dtype, list(shape)] for name, (dtype, shape) in tensors.items()}
-    return hashlib.sha256(_text([version, about, layout]).encode()).hexdigest()
-
-
 # ------------------------------------------------------------------------------- reading
 
-# NumPy names of the safetensors types.
-INTEGER_TYPES = {"U8": "uint8", "U32": "uint32", "U64": "uint64", "I32": "int32", "I64": "int64"}
-TENSOR_TYPES = INTEGER_TYPES | {"F16": "float16", "F32": "float32", "F64": "float64"}
 
-
-@contextmanager
-def _open(path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Open a file, and convert all errors that a damaged file can cause to `Unreadable`."""
-    from safetensors import SafetensorError, safe_open
-
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"{os.fspath(path)}: there is no such file")
-    try:
-        with safe_open(os.fspath(path), framework="numpy") as file:
-            yield file
-    except _NoBlock:
-        raise
-    except Unreadable as error:
-        raise Unreadable(f"{os.fspath(path)}: {error}") from None
-    except SafetensorError as error:
-        raise Unreadable(
-            f"{os.fspath(path)}: not a safetensors file, or a damaged one ({str(error)[:200]})"
-        ) from None
-    except (
-        LookupError,
-        TypeError,
-        ValueError,
-        OverflowError,
-        AttributeError,
-        RecursionError,
-        MemoryError,
-    ) as error:
-        reason = f"{type(error).__name__}: {str(error)[:200]}"
-        raise Unreadable(f"{os.fspath(path)}: damaged, or not written by semicyclic ({reason})") from None
-
-
-def _read_head(file: Any) -> tuple[dict[str, Any], dict[str, tuple[str, tuple[int, ...]]]]:
-    """Return the model description, and the type and shape of each tensor, verified by their digest."""
-    text = (file.metadata() or {}).get(KEY)
-    if text is None:
-        raise Unreadable("a safetensors file, but not a semicyclic model")
-    head = json.loads(text)
-    version = head["version"]
-    if type(version) is not int or version < 1:
-        raise Unreadable(f"format version {version!r} is unknown: the file is damaged")
-    if version > VERSION:
-        raise Unreadable(
-            f"written in format {version} by a newer semicyclic, this one reads up to {VERSION}: upgrade"
-        )
-    layout = {}
-    for name in file.keys():  # noqa: SIM118 - not a mapping
-        tensor = file.get_slice(name)
-        layout[name] = (TENSOR_TYPES.get(tensor.get_dtype(), tensor.get_dtype()), tuple(tensor.get_shape()))
-    about = head["model"]
-    if head["digest"] != _head_digest(version, about, layout):
-        raise _damage_error("its description")
-    if sorted(layout) != sorted(TENSOR_NAMES):
-        raise Unreadable(f"it should hold {', '.join(TENSOR_NAMES)}, but holds {', '.join(sorted(layout))}")
-    shape = about["shape"]
+def _check_tensors(sealed: SealedFile) -> None:
+    """Raise unless the file has the tensors of a model."""
+    if sorted(sealed.layout) != sorted(TENSOR_NAMES):
+        held = ", ".join(sorted(sealed.layout))
+        raise Unreadable(f"it should hold {', '.join(TENSOR_NAMES)}, but holds {held}")
+    shape = sealed.about["shape"]
     if len(shape) != 3 or not all(type(size) is int and 0 < size < 2**48 for size in shape):
         raise Unreadable(f"its shape {shape!r} is not blocks, outputs and columns")
-    return about, layout
 
 
-def _damage_error(part: str) -> Unreadable:
-    return Unreadable(f"{part} was altered or damaged: the digest does not match")
-
-
-def _read_frames(
-    file: Any, about: dict[str, Any], layout: Any, block: int | None
-) -> tuple[DeltaWeights, int]:
+def _read_frames(sealed: SealedFile, block: int | None) -> tuple[DeltaWeights, int]:
     """Return the frames and the number of their first block.
 
     With `block`, these are only its key frame and the blocks that build on that.
     """
-    kind, first = (_read_table(file, about, name) for name in ("kind", "first"))
+    about, layout = sealed.about, sealed.layout
+    kind, first = (sealed.tensor(name) for name in WHOLE)
     m, outputs, width = about["shape"]
     if kind.shape != (m,) or first.shape != (m + 1,) or kind.dtype != np.uint8 or first.dtype != np.int64:
         raise Unreadable("its tables have the wrong shape")
@@ -286,33 +203,15 @@ def _read_frames(
     frames = DeltaWeights(
         kind[low:high],
         first[low : high + 1] - first[low],
-        _read_part(file, "column", span, listed[0]),
-        _read_part(file, "value", span, listed[0]),
-        _read_part(file, "dense", rows, dense[0]),
+        sealed.part("column", span),
+        sealed.part("value", span),
+        sealed.part("dense", rows),
         (high - low, outputs, width),
     )
     for number, parts in enumerate(_groups(frames), start=int((keys < low).sum())):
-        if _digest(*parts) != about["groups"][number]:
-            raise _damage_error("a group of blocks")
+        if digest(*parts) != about["groups"][number]:
+            raise damage_error("a group of blocks")
     return frames, low
-
-
-def _read_table(file: Any, about: dict[str, Any], name: str) -> Array:
-    table = np.asarray(file.get_tensor(name))
-    if _digest(table) != about["digests"][name]:
-        raise _damage_error(f"'{name}'")
-    return table
-
-
-def _read_part(file: Any, name: str, span: slice, length: int) -> Array:
-    """Read the rows `span` of a tensor of `length` rows, without reading the others."""
-    if span.start == 0 and span.stop == length:
-        return np.asarray(file.get_tensor(name))
-    tensor = file.get_slice(name)
-    if span.start == span.stop:
-        dtype = np.dtype(TENSOR_TYPES[tensor.get_dtype()])
-        return np.empty((0, *tensor.get_shape()[1:]), dtype)
-    return np.asarray(tensor[span.start : span.stop])
 
 
 def _settings(about: dict[str, Any]) -> dict[str, Any]:

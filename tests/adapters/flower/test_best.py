@@ -622,8 +622,8 @@ def test_means_on_disk_are_those_in_memory(tmp_path: Path, precision: str, per_b
     exact.start(InProcessGrid(client(), 6), _wide(), 70)
     for x, y in zip(held[1][1].mean().models, exact.mean().models, strict=True):
         np.testing.assert_allclose(x["head.a"], y["head.a"], atol=1e-6)
-    recent = held[1][1].server.averages["shared"].recent[0][0].mean.values
-    assert recent[0].dtype == (np.float32 if precision == "full" else np.float16)
+    recent = held[1][1].server.averages["shared"].recent[0][0].mean.value
+    assert recent.dtype == (np.float32 if precision == "full" else np.float16)
 
 
 def test_models_read_from_disk_do_not_change_with_the_run(tmp_path: Path) -> None:

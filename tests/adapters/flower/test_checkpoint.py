@@ -1,7 +1,6 @@
 """A federated server that is killed goes on to the same result."""
 
 import importlib
-import json
 import shutil
 from collections.abc import Callable
 from datetime import timedelta
@@ -16,6 +15,8 @@ from flwr.serverapp.strategy import Strategy
 
 import semicyclic as sc
 from semicyclic.adapters.flower import FastClock
+from semicyclic.adapters.flower.checkpoint import FORMAT
+from semicyclic.store.sealed import read_sealed, read_sealed_json, write_sealed
 from tests.adapters.flower.small_fleet import (
     START,
     Chains,
@@ -37,6 +38,10 @@ ROUNDS = 17
 
 class Killed(BaseException):
     """What no code of ours catches."""
+
+
+def state_in(folder: Path) -> dict[str, Any]:
+    return read_sealed_json(folder / "state.json", FORMAT)
 
 
 def files(place: Path) -> dict[str, bytes]:
@@ -97,7 +102,7 @@ def test_stopped_after_any_round_it_ends_in_the_same_bytes(name: str, chains: Ch
         shutil.rmtree(place)
 
 
-@pytest.mark.parametrize("moment", ["models", "sums", "blocks", "rounds", "state", "tidy"])
+@pytest.mark.parametrize("moment", ["model", "open", "block", "rounds", "state", "tidy"])
 def test_killed_while_it_writes_nothing_is_lost(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,14 +134,14 @@ def test_killed_while_it_writes_nothing_is_lost(
 
                 return called
 
-            if moment in ("models", "sums", "blocks"):
+            if moment in ("model", "open", "block"):
                 patch.setattr(
                     keeping,
-                    "write_tensors",
-                    dying(keeping.write_tensors, lambda path, *_: path.name.startswith(moment)),
+                    "write_sealed",
+                    dying(keeping.write_sealed, lambda path, *_: path.name.startswith(moment)),
                 )
             elif moment == "state":
-                patch.setattr(keeping, "write_text", dying(keeping.write_text, lambda *_: True))
+                patch.setattr(keeping, "write_sealed_json", dying(keeping.write_sealed_json, lambda *_: True))
             else:
                 name = {"rounds": "_log", "tidy": "_tidy"}[moment]
                 patch.setattr(
@@ -164,7 +169,7 @@ def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
     run(strategy(), 8, checkpoint=tmp_path)
     more = strategy()
     run(more, 8)
-    assert json.loads((tmp_path / "state.json").read_text())["round"] == 8
+    assert state_in(tmp_path)["round"] == 8
     resumed = strategy()
     run(resumed, 8, checkpoint=tmp_path)
     assert resumed.mean().models[1]["w"].tolist() == more.mean().models[1]["w"].tolist()
@@ -174,7 +179,7 @@ def test_a_run_without_a_seed_keeps_the_one_it_drew(tmp_path: Path) -> None:
     """Else a resumed run would choose other nodes; with the drawn seed another run is the same."""
     found = strategy(seed=None, selection=Selection(2))
     run(found, 4, checkpoint=tmp_path / "a")
-    state = json.loads((tmp_path / "a" / "state.json").read_text())
+    state = state_in(tmp_path / "a")
     assert state["seed"] is None
     drawn = state["draws"]
     again = strategy(seed=drawn, selection=Selection(2))
@@ -208,7 +213,7 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
     others = ["model-00001-of-00002.safetensors", "block-models.safetensors", "notes.txt", ".hidden"]
     for name in others:
         (tmp_path / name).write_bytes(b"precious")
-    left = tmp_path / ".models-3.safetensors.123.abcd"
+    left = tmp_path / ".model-shared-3.safetensors.123.abcd"
     left.write_bytes(b"half a model")
     run(strategy(), 9, checkpoint=tmp_path)
     assert all((tmp_path / name).read_bytes() == b"precious" for name in others)
@@ -218,7 +223,7 @@ def test_what_else_is_in_the_folder_stays(tmp_path: Path) -> None:
 def test_noise_for_privacy_cannot_be_repeated_from_what_is_kept(tmp_path: Path) -> None:
     found = strategy(INNER["private"](), seed=None)
     run(found, 2, checkpoint=tmp_path)
-    drawn = json.loads((tmp_path / "state.json").read_text())["draws"]
+    drawn = state_in(tmp_path)["draws"]
     again = strategy(INNER["private"](), seed=drawn)
     run(again, 2)
     assert found.main().values["w"].tolist() != again.main().values["w"].tolist()
@@ -334,9 +339,39 @@ def test_damaged_states_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"rounds.jsonl: cannot be read"):
         run(strategy(), 4, checkpoint=tmp_path)
     (tmp_path / "rounds.jsonl").write_bytes(log)
-    (tmp_path / "models-2.safetensors").write_bytes(b"no")
-    with pytest.raises(ValueError, match=r"models-2.safetensors: cannot be read"):
+    for name in ("model-shared-2.safetensors", "open-2.safetensors", "state.json"):
+        good = (tmp_path / name).read_bytes()
+        for damaged in (b"no", b"{}", good[:-3], good[:-9] + bytes([good[-9] ^ 1]) + good[-8:]):
+            (tmp_path / name).write_bytes(damaged)
+            with pytest.raises(sc.Unreadable, match=name):
+                run(strategy(), 4, checkpoint=tmp_path)
+        (tmp_path / name).write_bytes(good)
+    older = (tmp_path / "state.json").read_text().replace('"version":4', '"version":3')
+    (tmp_path / "state.json").write_text(older)
+    with pytest.raises(sc.Unreadable, match="of a federated run in format 3, but this version reads 4"):
         run(strategy(), 4, checkpoint=tmp_path)
-    (tmp_path / "state.json").write_text("{}")
-    with pytest.raises(ValueError, match="not the state of a federated run"):
+
+
+def test_a_checkpoint_with_nan_is_refused(tmp_path: Path) -> None:
+    run(strategy(), 2, checkpoint=tmp_path)
+    path = tmp_path / "model-shared-2.safetensors"
+    arrays, _ = read_sealed(path, FORMAT)
+    write_sealed(path, FORMAT, {name: np.full_like(value, np.nan) for name, value in arrays.items()}, {})
+    with pytest.raises(sc.Unreadable, match="has NaN"):
         run(strategy(), 4, checkpoint=tmp_path)
+    state = (tmp_path / "state.json").read_text()
+    (tmp_path / "state.json").write_text(state.replace('"draws":', '"draws":NaN,"drawn":'))
+    with pytest.raises(sc.Unreadable, match="it has NaN"):
+        run(strategy(), 4, checkpoint=tmp_path)
+
+
+def test_a_strategy_may_remember_what_is_no_number(tmp_path: Path) -> None:
+    class Remembers(known.FedAvg):
+        def aggregate_train(self, *given: Any) -> Any:
+            self.worst = float("inf")
+            return super().aggregate_train(*given)
+
+    run(strategy(Remembers(fraction_evaluate=0.0)), 2, checkpoint=tmp_path)
+    again = strategy(Remembers(fraction_evaluate=0.0))
+    run(again, 3, checkpoint=tmp_path)
+    assert state_in(tmp_path)["insides"]["shared"]["worst"] == {"is": "float", "of": "inf"}

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import semicyclic as sc
 from semicyclic.adapters.flower import BlockClock, BlockModels, FastClock, WallClock
-from semicyclic.adapters.flower.averages import ArraySpec, BlockAverages
+from semicyclic.adapters.flower.averages import ArraySpec, BlockAverages, Storage
 from semicyclic.adapters.flower.serialization import decode, encode
 from tests.adapters.flower.small_fleet import (
     HOURS,
@@ -98,8 +98,7 @@ steps = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2)), max_size=25)
 @given(steps, st.integers(1, 4), st.integers(0, 2**32))
 def test_block_means_and_tails_are_what_their_names_say(places: list[Any], tail: int, seed: int) -> None:
     places = sorted(places, key=lambda place: place[0])
-    layout = ArraySpec(("a", "n"), ((2, 1), (3,)), (np.dtype(np.float64), np.dtype(np.float64)))
-    averages = BlockAverages(layout, 3, tail)
+    averages = BlockAverages({"a": np.zeros((2, 1)), "n": np.zeros(3)}, 3, tail)
     rng = np.random.default_rng(seed)
     models = [{"a": rng.normal(size=(2, 1)), "n": rng.normal(size=3)} for _ in places]
     for place, model in zip(places, models, strict=True):
@@ -117,14 +116,14 @@ def test_block_means_and_tails_are_what_their_names_say(places: list[Any], tail:
         for found, chosen in ((mean, mine), (recent, [each for each in mine if each[0] in last])):
             assert found is not None
             assert found.weight == len(chosen)
-            for value, name in zip(found.values, layout.names, strict=True):
+            for name, value in averages.layout.unflatten(found.value).items():
                 np.testing.assert_allclose(value, np.mean([m[name] for _, m in chosen], axis=0), atol=1e-12)
 
 
 def test_large_single_precision_models_are_averaged_well() -> None:
     size = 100_003
-    layout = ArraySpec.of({"w": np.zeros(size, np.float32)})
-    averages, total, rng = BlockAverages(layout, 2, 1), np.zeros(size), np.random.default_rng(1)
+    model = {"w": np.zeros(size, np.float32)}
+    averages, total, rng = BlockAverages(model, 2, 1), np.zeros(size), np.random.default_rng(1)
     for step in range(40):
         w = (1000 + rng.normal(size=size)).astype(np.float32)
         averages.visit((step // 4, 0))
@@ -132,15 +131,14 @@ def test_large_single_precision_models_are_averaged_well() -> None:
         total += w
     mean = averages.means()[0]
     assert mean is not None
-    np.testing.assert_allclose(mean.values[0], total / 40, rtol=3e-7)
+    np.testing.assert_allclose(mean.value, total / 40, rtol=3e-7)
 
 
 def test_whole_numbers_and_truth_values_are_averaged_as_such() -> None:
     with pytest.raises(ValueError, match="cannot be averaged"):
         ArraySpec.of({"w": np.zeros(2, np.longdouble)})
     model = {"count": np.array(7, np.int64), "mask": np.array([True, False]), "w": np.zeros(2, np.float16)}
-    layout = ArraySpec.of(model)
-    averages = BlockAverages(layout, 1, 0)
+    averages = BlockAverages(model, 1, 0)
     averages.visit((0, 0))
     averages.record([(1.0, model)])
     averages.visit((0, 0))
@@ -149,11 +147,29 @@ def test_whole_numbers_and_truth_values_are_averaged_as_such() -> None:
     averages.record([(1.0, {**model, "count": np.array(8, np.int64)})])
     mean = averages.means()[0]
     assert mean is not None
-    found = layout.cast(mean.values)
+    found = averages.layout.unflatten(mean.value)
     assert found["count"] == 8
     assert found["count"].dtype == np.int64
     assert found["mask"].tolist() == [True, False]
     assert found["w"].dtype == np.float16
+
+
+def test_models_of_any_byte_order_are_saved(tmp_path: Path) -> None:
+    model = {"w": np.arange(3, dtype=">f4")}
+    BlockModels(sc.Schedule.daily(1), (model,)).save(tmp_path / "models")
+    assert BlockModels.load(tmp_path / "models").models[0]["w"].tolist() == [0.0, 1.0, 2.0]
+
+
+@pytest.mark.parametrize("precision", ["full", "half"])
+def test_large_integers_are_stored_exactly(precision: str) -> None:
+    model: dict[str, Any] = {"id": np.array([2**40 + 1, 5000]), "w": np.ones(2, np.float32)}
+    averages = BlockAverages(model, 1, 2, Storage(precision))
+    for cycle in range(3):
+        averages.visit((cycle, 0))
+        averages.record([(1.0, model)])
+    for mean in (averages.means()[0], averages.tails(2)[0]):
+        assert mean is not None
+        assert averages.layout.unflatten(mean.value)["id"].tolist() == model["id"].tolist()
 
 
 # ----------------------------------------------------------------------- any strategy inside
@@ -844,7 +860,10 @@ def test_models_are_kept_in_a_file_and_answer_by_the_clock(tmp_path: Path) -> No
     with pytest.raises(ValueError, match="a profile sums to 2"):
         again.personal([1.0, 1.0, 0.0, 0.0])
     (tmp_path / "other").write_bytes(b"no model")
-    with pytest.raises(ValueError, match="not a file of block models"):
+    with pytest.raises(sc.Unreadable, match="not a safetensors file"):
+        BlockModels.load(tmp_path / "other")
+    sc.save(sc.Pluralistic(np.ones((1, 1, 2)), sc.Numbered(1), sc.loss.logistic), tmp_path / "other")
+    with pytest.raises(sc.Unreadable, match="not a file of block models"):
         BlockModels.load(tmp_path / "other")
     with pytest.raises(ValueError, match="the means of the last 2 cycles"):
         found.tail(5)

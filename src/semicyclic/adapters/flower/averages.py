@@ -1,12 +1,13 @@
-"""Per-block means of a sequence of models: `method/average.py` for named arrays of any size.
+"""Per-block means of a sequence of models, each as one flat vector: `method/average.py` for named arrays.
 
 A round is a step: w_t is the global model at the start of the round, before its update. A round changes only
 the mean of the open visit. When the next visit begins, that mean is merged into its block's mean, so the cost
 of a round does not depend on the number of blocks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.method import average
+from semicyclic.method.average import Mean, merge
 from semicyclic.types import Array
 
 Named = Mapping[str, Array]
+NO_ROUNDS = Mean(np.zeros(0), 0.0)
 
 
 class ArraySpec(NamedTuple):
@@ -45,30 +47,19 @@ class ArraySpec(NamedTuple):
         )
         return ArraySpec(names, shapes, dtypes)
 
-    def cast(self, values: Iterable[Array]) -> dict[str, Array]:
-        """Return means as a model in the model's dtypes: round integers, copy memory-mapped arrays."""
-        pairs = zip(self.names, self.dtypes, values, strict=True)
-        in_memory = (
-            (name, dtype, np.array(value) if _is_mapped(value) else value) for name, dtype, value in pairs
-        )
-        return {name: as_type(value, dtype) for name, dtype, value in in_memory}
+    @property
+    def bounds(self) -> list[int]:
+        """Bounds of the arrays in a flat vector of all their values, in order."""
+        return [0, *accumulate(prod(shape) for shape in self.shapes)]
 
-    def only(self, names: Iterable[str]) -> "ArraySpec":
-        """Return the layout of the named arrays, in the same order."""
-        wanted = set(names)
-        rows = [row for row in zip(*self, strict=True) if row[0] in wanted]
-        if not rows:
-            return ArraySpec((), (), ())
-        return ArraySpec(*(tuple(column) for column in zip(*rows, strict=True)))
-
-    def zeros(self) -> list[Array]:
-        """Return float64 arrays of zeros: the initial value of a mean."""
-        return [np.zeros(shape) for shape in self.shapes]
-
-
-def _is_mapped(value: Array) -> bool:
-    """Return whether an array is memory-mapped, so that its values change as the run continues."""
-    return isinstance(value, np.memmap)
+    def unflatten(self, vector: Array) -> dict[str, Array]:
+        """Return a flat vector as a model in the model's dtypes: round integers, copy if memory-mapped."""
+        flat = np.array(vector) if isinstance(vector, np.memmap) else vector
+        spans = pairwise(self.bounds)
+        return {
+            name: as_type(flat[low:high].reshape(shape), dtype)
+            for (name, shape, dtype), (low, high) in zip(zip(*self, strict=True), spans, strict=True)
+        }
 
 
 def as_type(value: Array, dtype: np.dtype[Any]) -> Array:
@@ -83,18 +74,11 @@ def as_type(value: Array, dtype: np.dtype[Any]) -> Array:
         return value.astype(dtype)
 
 
-class ModelMean(NamedTuple):
-    """Mean of a set of models, array by array, and its weight: the number of rounds averaged."""
-
-    values: list[Array]
-    weight: float
-
-
 class CycleMean(NamedTuple):
     """Mean of one block over one cycle, and the storage slot that holds it."""
 
     cycle: int
-    mean: ModelMean
+    mean: Mean
     slot: int
 
 
@@ -105,9 +89,9 @@ class Storage:
     Parameters
     ----------
     precision : {"full", "half"}, default "full"
-        "full" stores float64 for arrays of 64-bit dtypes and float32 for all others. "half" stores the means
-        of recent cycles of float arrays as float16 (three digits). Means over all rounds always have full
-        precision, because every visit adds to them.
+        "full" stores float64 if the model has float64 arrays or initial integers beyond 2^24, else float32.
+        "half" stores the means of recent cycles as float16 (three digits) if the model has only float arrays.
+        Means over all rounds always have full precision, because every visit adds to them.
     folder : path-like, optional
         Existing folder for a memory-mapped file that holds the means. By default they are in memory.
 
@@ -126,66 +110,42 @@ class Storage:
         if self.folder is not None and not Path(self.folder).is_dir():
             raise ValueError(f"folder={self.folder!r}: no such folder; create it first")
 
-    def dtypes(self, layout: ArraySpec) -> tuple[list[np.dtype[Any]], list[np.dtype[Any]]]:
-        """Return the dtypes of stored means, over all rounds and of recent cycles, for arrays of `layout`."""
-        full_dtypes = [np.dtype(np.float64 if dtype.itemsize > 4 else np.float32) for dtype in layout.dtypes]
-        if self.precision == "full":
-            return full_dtypes, full_dtypes
-        pairs = zip(layout.dtypes, full_dtypes, strict=True)
-        return full_dtypes, [np.dtype(np.float16) if dtype.kind == "f" else full for dtype, full in pairs]
-
-
-class DiskSlots:
-    """Storage for the means of `blocks` blocks in one unnamed memory-mapped file.
-
-    Slot 0 of a block holds the mean over all rounds; the other slots hold the means of recent cycles.
-    """
-
-    def __init__(
-        self, layout: ArraySpec, dtypes: Sequence[Sequence[np.dtype[Any]]], blocks: int, folder: Any
-    ) -> None:
-        self.layout, self.dtypes = layout, dtypes
-        self.starts: list[list[int]] = []
-        end = 0
-        for slot_dtypes in dtypes:
-            self.starts.append([])
-            for dtype, shape in zip(slot_dtypes, layout.shapes, strict=True):
-                self.starts[-1].append(end)
-                end += -(-dtype.itemsize * prod(shape) // 8) * 8
-        with TemporaryFile(dir=folder) as file:
-            file.truncate(max(blocks * end, 1))
-            self.room = np.memmap(file, np.uint8, "r+")[: blocks * end].reshape(blocks, end)
-
-    def put(self, block: int, slot: int, values: Iterable[Array]) -> list[Array]:
-        """Copy a model to a slot and return the memory-mapped arrays."""
-        mapped = []
-        columns = (values, self.dtypes[slot], self.layout.shapes, self.starts[slot])
-        for value, dtype, shape, begin in zip(*columns, strict=True):
-            view = self.room[block, begin : begin + dtype.itemsize * prod(shape)].view(dtype).reshape(shape)
-            view[...] = _narrow(value, dtype)
-            mapped.append(view)
-        return mapped
+    def dtypes(self, arrays: Named) -> tuple[np.dtype[Any], np.dtype[Any]]:
+        """Return the dtypes of stored means, over all rounds and of recent cycles, of a model."""
+        double = any(
+            value.dtype == np.float64
+            or (value.dtype.kind in "iu" and value.size and np.abs(value.astype(np.float64)).max() > 2**24)
+            for value in arrays.values()
+        )
+        full = np.dtype(np.float64 if double else np.float32)
+        half = self.precision == "half" and all(value.dtype.kind == "f" for value in arrays.values())
+        return full, np.dtype(np.float16) if half else full
 
 
 class BlockAverages:
     """Means of one sequence of models: per block over all rounds, and over each of its last `tail` cycles.
 
-    `storage` sets location and precision of the block means, which are updated once per visit. The mean of
-    the open visit is in double precision. Each block takes (1 + tail) models.
+    initial: the initial model, or those of its arrays that are averaged. storage: location and precision of
+    the block means, which are updated once per visit. The mean of the open visit is in double precision. Each
+    block takes (1 + tail) models.
     """
 
-    def __init__(self, layout: ArraySpec, blocks: int, tail: int, storage: Storage | None = None) -> None:
-        self.layout, self.tail = layout, tail
+    def __init__(self, initial: Named, blocks: int, tail: int, storage: Storage | None = None) -> None:
+        self.layout, self.tail = ArraySpec.of(initial), tail
         storage = Storage() if storage is None else storage
-        total_dtypes, recent_dtypes = storage.dtypes(layout)
-        self.dtypes = [total_dtypes, *([recent_dtypes] * tail)]
-        self.slots = (
-            None if storage.folder is None else DiskSlots(layout, self.dtypes, blocks, storage.folder)
-        )
-        self.total: list[ModelMean | None] = [None] * blocks
+        self.dtypes = storage.dtypes(initial)
+        # Slot 0 of a block has its mean over all rounds, the others those of recent cycles.
+        self.on_disk: tuple[Array, Array] | None = None
+        if storage.folder is not None:
+            size = self.layout.bounds[-1]
+            self.on_disk = (
+                _mapped((blocks, 1, size), self.dtypes[0], storage.folder),
+                _mapped((blocks, tail, size), self.dtypes[1], storage.folder),
+            )
+        self.total: list[Mean | None] = [None] * blocks
         self.recent: list[list[CycleMean]] = [[] for _ in range(blocks)]
         self.place: tuple[int, int] | None = None
-        self.open = ModelMean([], 0.0)
+        self.open = NO_ROUNDS
 
     def visit(self, cycle_and_block: tuple[int, int]) -> int | None:
         """Continue or open the visit of a (cycle, block); return the block whose visit this closes."""
@@ -197,49 +157,51 @@ class BlockAverages:
 
     def record(self, models: Iterable[tuple[float, Named]]) -> None:
         """Add a step to the open visit: a mixture of `models` (share, arrays) whose shares sum to 1."""
-        if not self.open.weight:
-            self.open = ModelMean(self.layout.zeros(), 0.0)
+        vector = self.open.value if self.open.weight else np.zeros(self.layout.bounds[-1])
         weight = self.open.weight + 1.0
         mixture = [(share, model) for share, model in models if share > 0]
-        for name, mean in zip(self.layout.names, self.open.values, strict=True):
-            _move_towards(mean, [(share, model[name]) for share, model in mixture], 1.0 / weight)
-        self.open = ModelMean(self.open.values, weight)
+        for name, (low, high) in zip(self.layout.names, pairwise(self.layout.bounds), strict=True):
+            _move_towards(vector[low:high], [(share, model[name]) for share, model in mixture], 1.0 / weight)
+        self.open = Mean(vector, weight)
 
     def _close(self) -> int | None:
         """Merge the open visit into the means of its block; return the block, None if no visit is open."""
         if self.place is None or not self.open.weight:
             return None
         cycle, block = self.place
-        self.total[block] = self.store(block, 0, _merge(self.total[block], self.open))
+        self.total[block] = self.store(block, 0, merge_means(self.total[block], self.open))
         if self.tail:
             parts = self.recent[block]
             if parts and parts[-1].cycle == cycle:
                 last = parts.pop()
-                slot, mean = last.slot, _merge(last.mean, self.open)
+                slot, mean = last.slot, merge_means(last.mean, self.open)
             else:
                 # Ring buffer: a new cycle reuses the slot of the oldest.
                 slot = 1 + len(parts) if len(parts) < self.tail else parts[0].slot
                 mean = self.open
             self.recent[block] = [*parts, CycleMean(cycle, self.store(block, slot, mean), slot)][-self.tail :]
-        self.place, self.open = None, ModelMean([], 0.0)
+        self.place, self.open = None, NO_ROUNDS
         return block
 
-    def store(self, block: int, slot: int, mean: ModelMean) -> ModelMean:
-        """Copy a mean into a slot, in the dtypes of the storage, and return the copy."""
-        if self.slots is not None:
-            return ModelMean(self.slots.put(block, slot, mean.values), mean.weight)
-        pairs = zip(mean.values, self.dtypes[slot], strict=True)
-        return ModelMean([_narrow(value, dtype) for value, dtype in pairs], mean.weight)
+    def store(self, block: int, slot: int, mean: Mean) -> Mean:
+        """Copy a mean into a slot, in the dtype of the storage, and return the copy."""
+        value = _narrow(mean.value, self.dtypes[min(slot, 1)])
+        if self.on_disk is not None:
+            place = self.on_disk[0][block, 0] if slot == 0 else self.on_disk[1][block, slot - 1]
+            place[:] = value
+            value = place
+        return Mean(value, mean.weight)
 
-    def means(self) -> list[ModelMean | None]:
+    def means(self) -> list[Mean | None]:
         """Return the mean of each block over all its steps; None for a block without steps."""
         return [self.mean(block) for block in range(len(self.total))]
 
-    def mean(self, block: int) -> ModelMean | None:
+    def mean(self, block: int) -> Mean | None:
         """Return the mean of one block over all its steps; None if it has none."""
-        return merge_means(self.total[block], self._open_in(block))
+        total, opened = self.total[block], self._open_in(block)
+        return total if opened is None else merge_means(total, opened)
 
-    def tails(self, cycles: int) -> list[ModelMean | None]:
+    def tails(self, cycles: int) -> list[Mean | None]:
         """Return the mean of each block over its last `cycles` cycles."""
         if not 1 <= cycles <= self.tail:
             raise ValueError(
@@ -248,24 +210,24 @@ class BlockAverages:
             )
         return [self.tail_mean(block, cycles) for block in range(len(self.recent))]
 
-    def tail_mean(self, block: int, cycles: int) -> ModelMean | None:
+    def tail_mean(self, block: int, cycles: int) -> Mean | None:
         """Return the mean of one block over its last `cycles` cycles; None if it has none."""
         opened = self._open_in(block)
         by_cycle = [(part.cycle, part.mean) for part in self.recent[block]]
         if opened is not None and self.place is not None:
             by_cycle.append((self.place[0], opened))
         last = sorted({cycle for cycle, _ in by_cycle})[-cycles:]
-        tail: ModelMean | None = None
+        tail: Mean | None = None
         for cycle, mean in by_cycle:
             if cycle in last:
                 tail = merge_means(tail, mean)
         return tail
 
-    def _open_in(self, block: int) -> ModelMean | None:
+    def _open_in(self, block: int) -> Mean | None:
         """Return a copy of the open visit's mean if it is of `block`; later rounds change the original."""
         if self.place is None or self.place[1] != block or not self.open.weight:
             return None
-        return ModelMean([value.copy() for value in self.open.values], self.open.weight)
+        return Mean(self.open.value.copy(), self.open.weight)
 
 
 def _narrow(value: Array, dtype: np.dtype[Any]) -> Array:
@@ -276,20 +238,17 @@ def _narrow(value: Array, dtype: np.dtype[Any]) -> Array:
     return value.astype(dtype)
 
 
-def merge_means(a: ModelMean | None, b: ModelMean | None) -> ModelMean | None:
-    """Return the mean over two disjoint sets of steps; None is the empty set."""
-    return a if b is None else _merge(a, b)
+def merge_means(a: Mean | None, b: Mean) -> Mean:
+    """Return the mean over two disjoint sets of steps, in double precision; None is the empty set."""
+    return b if a is None else merge(a, Mean(np.asarray(b.value, np.float64), b.weight))
 
 
-def _merge(a: ModelMean | None, b: ModelMean) -> ModelMean:
-    if a is None:
-        return b
-    pairs = zip(a.values, b.values, strict=True)
-    merges = [
-        average.merge(average.Mean(x, a.weight), average.Mean(np.asarray(y, np.float64), b.weight))
-        for x, y in pairs
-    ]
-    return ModelMean([merged.value for merged in merges], a.weight + b.weight)
+def _mapped(shape: tuple[int, ...], dtype: np.dtype[Any], folder: Any) -> Array:
+    """Return an array of zeros in an unnamed memory-mapped file."""
+    size = prod(shape) * dtype.itemsize
+    with TemporaryFile(dir=folder) as file:
+        file.truncate(max(size, 1))
+        return np.memmap(file, np.uint8, "r+")[:size].view(dtype).reshape(shape)
 
 
 # Number of values per chunk, small enough that a chunk stays in the CPU cache between operations.
@@ -298,11 +257,10 @@ CHUNK_VALUES = 1 << 15
 
 def _move_towards(mean: Array, parts: list[tuple[float, Array]], step: float) -> None:
     """Update in place: mean += step (sum_e p_e w_e - mean), with `parts` the pairs (p_e, w_e)."""
-    flat = mean.reshape(-1)
     values = [(share, value.reshape(-1)) for share, value in parts]
-    for begin in range(0, flat.size, CHUNK_VALUES):
+    for begin in range(0, mean.size, CHUNK_VALUES):
         chunk = slice(begin, begin + CHUNK_VALUES)
-        target = flat[chunk]
+        target = mean[chunk]
         model = _mix(values, chunk)
         model -= target
         model *= step

@@ -1,6 +1,5 @@
 """`BlockModels`: one set of named arrays per block, and the schedule that selects among them."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
@@ -14,10 +13,10 @@ from flwr.app import ArrayRecord
 from semicyclic.adapters.flower.averages import as_type
 from semicyclic.adapters.flower.serialization import record
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.store.atomic import write_tensors
+from semicyclic.store.sealed import FileFormat, open_sealed, write_sealed
 from semicyclic.types import Array
 
-FORMAT = "semicyclic-block-models"
+FORMAT = FileFormat("semicyclic-block-models", "about", version=1, oldest=1, what="a file of block models")
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,20 +121,16 @@ class BlockModels:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write models and schedule atomically to the safetensors file `path`, arrays as `block/name`."""
-        header = {
-            "format": FORMAT,
+        about = {
             "schedule": self.schedule.to_json(),
             "fallback": list(self.fallback),
             "read_out": self.read_out,
             "chosen": list(self.chosen),
             "names": list(self.models[0]),
         }
-        tensors = {
-            f"{block}/{name}": np.ascontiguousarray(value).reshape(value.shape)
-            for block, model in enumerate(self.models)
-            for name, value in model.items()
-        }
-        write_tensors(Path(path), tensors, {"semicyclic": json.dumps(header)})
+        models = enumerate(self.models)
+        tensors = {f"{block}/{name}": value for block, model in models for name, value in model.items()}
+        write_sealed(Path(path), FORMAT, tensors, about)
 
     @staticmethod
     def load(path: str | PathLike[str]) -> "BlockModels":
@@ -143,25 +138,20 @@ class BlockModels:
 
         Raises
         ------
-        ValueError
-            If the file does not hold block models.
+        Unreadable
+            If the file is damaged or does not hold block models.
+        FileNotFoundError
+            If the file does not exist.
         """
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(path, framework="np") as file:
-                header = json.loads((file.metadata() or {}).get("semicyclic", "null"))
-                if not isinstance(header, dict) or header.get("format") != FORMAT:
-                    raise ValueError(f"{path}: not a file of block models")
-                schedule = Schedule.from_json(header["schedule"])
-                models = tuple(
-                    {name: file.get_tensor(f"{block}/{name}") for name in header["names"]}
-                    for block in range(schedule.blocks)
-                )
-        except SafetensorError as error:
-            raise ValueError(f"{path}: not a file of block models: {error}") from None
-        chosen = tuple(header.get("chosen", ()))
-        return BlockModels(schedule, models, tuple(header["fallback"]), header["read_out"], chosen)
+        with open_sealed(path, FORMAT) as sealed:
+            about = sealed.about
+            schedule = Schedule.from_json(about["schedule"])
+            models = tuple(
+                {name: sealed.tensor(f"{block}/{name}") for name in about["names"]}
+                for block in range(schedule.blocks)
+            )
+            fallback, chosen = tuple(about["fallback"]), tuple(about["chosen"])
+            return BlockModels(schedule, models, fallback, about["read_out"], chosen)
 
 
 def distribution(profile: npt.ArrayLike, blocks: int) -> Array:

@@ -1,56 +1,77 @@
 """Checkpoints of a federated run, written after every round, so that a killed server can resume.
 
-    state.json                  settings, counters, and the file with the latest version of each piece
-    models-R.safetensors        models after round R
-    sums-R.safetensors          means of open visits, state of the inner strategies and hedge, after round R
-    blocks-R.safetensors        means of blocks whose visit ended before round R
-    nodes-R.safetensors         nodes queried up to round R and their profiles
-    rounds.jsonl                one line per round
+    state.json                        settings, counters, and the file with the latest version of each piece
+    model-CHAIN-R.safetensors         model of a chain after round R
+    inner-CHAIN-R.safetensors         state of the chain's inner strategy
+    open-R.safetensors                means of the open visit, and the hedge
+    block-KIND-BLOCK-R.safetensors    means of a block whose visit ended before round R
+    nodes-R.safetensors               nodes queried up to round R and their profiles
+    rounds.jsonl                      one line per round
 
 R counts clock reads, rounds without participants included. Files are written under new names, then
 `state.json` is replaced by an atomic rename, then files that it no longer refers to are removed. A round
-writes only the arrays that it has changed, whatever the number of blocks. Other files in the folder are not
+writes only the pieces that it has changed, whatever the number of blocks. Other files in the folder are not
 touched.
-
-A piece is a group of arrays that are written together, such as `current/shared` or `total/own/3`. In a file,
-arrays are named `piece|name`.
 """
 
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.adapters.flower.averages import BlockAverages, CycleMean, ModelMean
+from semicyclic.adapters.flower.averages import BlockAverages, CycleMean
 from semicyclic.adapters.flower.chains import ChainModel
 from semicyclic.adapters.flower.client_selection import ClientDirectory, ClientProfile
 from semicyclic.adapters.flower.round_results import BlockResult, Round
 from semicyclic.adapters.flower.serialization import record
 from semicyclic.adapters.flower.strategy_state import changes_since, classes, dump, load
+from semicyclic.method.average import Mean
 from semicyclic.method.hedge import HedgeState
-from semicyclic.store.atomic import lock, write_tensors, write_text
+from semicyclic.store.atomic import lock
+from semicyclic.store.sealed import (
+    FileFormat,
+    Unreadable,
+    read_sealed,
+    read_sealed_json,
+    write_sealed,
+    write_sealed_json,
+)
 from semicyclic.types import Array
 
 if TYPE_CHECKING:
     from semicyclic.adapters.flower.server_state import ServerState
     from semicyclic.adapters.flower.strategy import PluralisticStrategy
 
-FORMAT = "semicyclic-federated-3"
+FORMAT = FileFormat(
+    "semicyclic-federated",
+    "about",
+    version=4,
+    oldest=4,
+    what="the state of a federated run",
+    remedy="resume with the version that wrote it, or start again in another folder",
+)
 STATE, ROUNDS, LOCK = "state.json", "rounds.jsonl", ".lock"
-ARRAY_FILE = re.compile(r"(models|sums|blocks|nodes)-\d+\.safetensors")
+ARRAY_FILE = re.compile(r"((model|inner)-(shared|\d+)|open|nodes|block-[a-z]+-\d+)-\d+\.safetensors")
 # Temporary files that an interrupted atomic write leaves behind.
 TEMPORARY_FILE = re.compile(rf"\.({ARRAY_FILE.pattern}|state\.json)\.\d+\.[0-9a-f]+")
+
+
+class Piece(NamedTuple):
+    """Arrays that are written together in one file, and a JSON object with their weights and cycles."""
+
+    name: str
+    arrays: dict[str, Array]
+    about: dict[str, Any]
 
 
 class CheckpointDir:
     """Checkpoint folder of a run, locked until `close`.
 
-    files: by piece, the file that holds it. weights: by piece, weights and cycles of its means, or the name
-    of its chain. length: size of `rounds.jsonl` in bytes.
+    files: by piece, the file that holds it. length: size of `rounds.jsonl` in bytes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -63,7 +84,6 @@ class CheckpointDir:
             )
         self._lock = lock_file
         self.files: dict[str, str] = {}
-        self.weights: dict[str, Any] = {}
         self.length = 0
 
     def close(self) -> None:
@@ -73,30 +93,24 @@ class CheckpointDir:
     def save(self, strategy: "PluralisticStrategy", this: Round) -> None:
         """Write the changes of a round; they take effect when `state.json` is replaced."""
         number = this.tick
-        models, sums, blocks = self._changes(strategy, this)
-        nodes = self._node_arrays(strategy.directory)
-        for prefix, arrays in (("models", models), ("sums", sums), ("blocks", blocks), ("nodes", nodes)):
-            if not arrays:
-                continue
-            file = f"{prefix}-{number}.safetensors"
-            contiguous = {key: _to_contiguous(value) for key, value in arrays.items()}
-            write_tensors(self.folder / file, contiguous, {"format": FORMAT})
-            for key in arrays:
-                self.files[key.split("|")[0]] = file
+        pieces = list(self._changes(strategy, this))
+        for piece in pieces:
+            # Before anything is written, so that the last good state stays.
+            _check_numbers(piece, f"{self.folder}: after round {this.number}, {piece.name}")
+        for name, arrays, about in pieces:
+            self.files[name] = f"{name.replace('/', '-')}-{number}.safetensors"
+            write_sealed(self.folder / self.files[name], FORMAT, arrays, about)
         for kind in strategy.server.last if this.began else ():
             # Keep the last models from before the visit: candidates for `best` are evaluated as of then.
-            last = f"last/{kind}/{this.block}"
-            for by_piece in (self.files, self.weights):
-                by_piece.pop(f"previous/{kind}", None)
-                if last in by_piece:
-                    by_piece[f"previous/{kind}"] = by_piece[last]
+            last = self.files.get(f"last/{kind}/{this.block}")
+            self.files.pop(f"previous/{kind}", None)
+            if last is not None:
+                self.files[f"previous/{kind}"] = last
         for kind, name in strategy.chains.moving(this.block):
             if name in this.moved:
-                self.files[f"last/{kind}/{this.block}"] = self.files[f"current/{name}"]
-                self.weights[f"last/{kind}/{this.block}"] = name
+                self.files[f"last/{kind}/{this.block}"] = self.files[f"model/{name}"]
         self._log(this)
         state = {
-            "format": FORMAT,
             "settings": settings(strategy),
             "seed": strategy.seed,
             "draws": strategy.draws,
@@ -110,14 +124,13 @@ class CheckpointDir:
             "instant": this.instant,
             "rounds_bytes": self.length,
             "total": strategy.total,
-            "weights": self.weights,
             "files": self.files,
             "insides": {
                 name: changes_since(dump(one.strategy)[0], one.fresh) for name, one in strategy.inside.items()
             },
             "latest": sorted(strategy.directory.latest.items()),
         }
-        write_text(self.folder / STATE, json.dumps(state, sort_keys=True))
+        write_sealed_json(self.folder / STATE, FORMAT, state)
         self._tidy()
 
     def _log(self, this: Round) -> None:
@@ -130,60 +143,55 @@ class CheckpointDir:
             log.flush()
             os.fsync(log.fileno())
 
-    def _changes(self, strategy: "PluralisticStrategy", this: Round) -> tuple[dict[str, Array], ...]:
-        """Return the arrays that a round has changed, named `piece|name`: models, sums and block means."""
-        models: dict[str, Array] = {}
-        sums: dict[str, Array] = {}
-        blocks: dict[str, Array] = {}
-        moving = strategy.chains.moving(this.block)
+    def _changes(self, strategy: "PluralisticStrategy", this: Round) -> Iterator[Piece]:
+        """Yield the pieces that a round has changed."""
+        server, moving = strategy.server, strategy.chains.moving(this.block)
         for _, name in moving:
-            if name in this.moved or f"current/{name}" not in self.files:
-                for key, value in strategy.server.current[name].values.items():
-                    models[f"current/{name}|{key}"] = value
+            if name in this.moved or f"model/{name}" not in self.files:
+                yield Piece(f"model/{name}", dict(server.current[name].values), {})
         touched = {name for _, name in moving}
         for name, one in strategy.inside.items():
-            if name in touched or f"inner/{name}" not in self.files:
-                for key, value in dump(one.strategy)[1].items():
-                    sums[f"inner/{name}|{key}"] = value
-        if strategy.server.hedge_state is not None:
-            for field, value in zip(HedgeState._fields[1:], strategy.server.hedge_state[1:], strict=True):
-                sums[f"hedge|{field}"] = value
-        for kind, averages in strategy.server.averages.items():
-            self._add_mean(sums, f"open/{kind}", averages, averages.open)
-            self.weights[f"open/{kind}"] = [averages.place, averages.open.weight]
+            state = dump(one.strategy)[1]
+            if state and (name in touched or f"inner/{name}" not in self.files):
+                yield Piece(f"inner/{name}", state, {})
+        sums, visits = {}, {}
+        if server.hedge_state is not None:
+            sums = {f"hedge/{field}": getattr(server.hedge_state, field) for field in HedgeState._fields[1:]}
+        for kind, averages in server.averages.items():
+            sums[kind] = averages.open.value
+            visits[kind] = [averages.place, averages.open.weight]
+        yield Piece("open", sums, visits)
         for kind, block in this.closed:
-            averages = strategy.server.averages[kind]
-            total = averages.total[block]
+            total, recent = server.averages[kind].total[block], server.averages[kind].recent[block]
             assert total is not None
-            self._add_mean(blocks, f"total/{kind}/{block}", averages, total)
-            self.weights[f"total/{kind}/{block}"] = total.weight
-            parts = averages.recent[block]
-            self.weights[f"recent/{kind}/{block}"] = [[part.cycle, part.mean.weight] for part in parts]
-            for number, part in enumerate(parts):
-                self._add_mean(blocks, f"recent/{kind}/{block}", averages, part.mean, f"{number}|")
-        return models, sums, blocks
+            means = {
+                "total": total.value,
+                **{f"recent/{k}": part.mean.value for k, part in enumerate(recent)},
+            }
+            weights = {"total": total.weight, "recent": [[part.cycle, part.mean.weight] for part in recent]}
+            yield Piece(f"block/{kind}/{block}", means, weights)
+        if strategy.directory.changed:
+            strategy.directory.changed = False
+            yield Piece("nodes", self._node_arrays(strategy.directory), {})
 
     @staticmethod
     def _node_arrays(directory: ClientDirectory) -> dict[str, Array]:
-        """Return the known nodes and their profiles as arrays; empty if unchanged."""
-        if not directory.changed:
-            return {}
-        directory.changed = False
+        """Return the known nodes and their profiles as arrays."""
         profiles = directory.profiles
         zones = "\n".join(profile.zone for profile in profiles.values())
         availability = [profile.availability for profile in profiles.values()]
         return {
-            "nodes|known": np.array(list(profiles), np.uint64),
-            "nodes|devices": np.array([profile.device for profile in profiles.values()], np.uint64),
-            "nodes|profiles": np.array(availability).reshape(len(profiles), directory.blocks),
-            "nodes|zones": np.frombuffer(zones.encode(), np.uint8),
-            "nodes|refused": np.array(sorted(directory.refused), np.uint64),
-            "nodes|tried": np.array(list(directory.tries.items()), np.uint64).reshape(-1, 2),
+            "known": np.array(list(profiles), np.uint64),
+            "devices": np.array([profile.device for profile in profiles.values()], np.uint64),
+            "profiles": np.array(availability).reshape(len(profiles), directory.blocks),
+            "zones": np.frombuffer(zones.encode(), np.uint8),
+            "refused": np.array(sorted(directory.refused), np.uint64),
+            "tried": np.array(list(directory.tries.items()), np.uint64).reshape(-1, 2),
         }
 
     @staticmethod
     def _restore_nodes(directory: ClientDirectory, arrays: dict[str, Array]) -> None:
-        """Restore the nodes that `_node_arrays` returned, without the prefix of the names."""
+        """Restore the nodes that `_node_arrays` returned."""
         if not arrays:
             return
         zones = arrays["zones"].tobytes().decode().split("\n")
@@ -192,14 +200,6 @@ class CheckpointDir:
             directory.profiles[node] = ClientProfile(profile, zone, device)
         directory.refused = set(arrays["refused"].tolist())
         directory.tries = dict(arrays["tried"].tolist())
-
-    @staticmethod
-    def _add_mean(
-        arrays: dict[str, Array], piece: str, averages: BlockAverages, mean: ModelMean, prefix: str = ""
-    ) -> None:
-        """Add the arrays of a mean to `arrays`, named `piece|prefix` plus array name."""
-        for name, value in zip(averages.layout.names, mean.values, strict=False):
-            arrays[f"{piece}|{prefix}{name}"] = value
 
     def _tidy(self) -> None:
         """Remove array files that the current state does not refer to."""
@@ -216,7 +216,7 @@ class CheckpointDir:
                 leftover.unlink(missing_ok=True)
         if not path.exists():
             return 0
-        state = _read_state(path)
+        state = read_sealed_json(path, FORMAT)
         for name, value in settings(strategy).items():
             if state["settings"].get(name) != value:
                 raise ValueError(
@@ -236,69 +236,69 @@ class CheckpointDir:
         strategy.known.update((arrays, _to_tuples(shape)) for arrays, shape in state["known"])
         strategy.clock.resume(state["instant"])
         strategy.total = state["total"]
-        self.files, self.weights, self.length = state["files"], state["weights"], state["rounds_bytes"]
+        self.files, self.length = state["files"], state["rounds_bytes"]
         strategy.directory.latest = {int(device): int(instant) for device, instant in state["latest"]}
-        pieces = _Pieces(self.folder, self.files)
-        self._restore_models(strategy, state, pieces)
-        self._restore_nodes(strategy.directory, pieces.get("nodes"))
+        self._restore_models(strategy, state)
+        self._restore_nodes(strategy.directory, self._read("nodes").arrays)
         self._add_earlier_rounds(result)
         return int(state["round"])
 
-    def _restore_models(
-        self, strategy: "PluralisticStrategy", state: dict[str, Any], pieces: "_Pieces"
-    ) -> None:
+    def _restore_models(self, strategy: "PluralisticStrategy", state: dict[str, Any]) -> None:
         """Restore models, inner strategies, hedge and means."""
-        names = strategy.server.layout.names
-
-        def model(piece: str, stored_as: str) -> ChainModel:
-            stored = pieces.get(piece, stored_as)
-            values = {key: stored[key] for key in names}
-            return ChainModel(record(values), values)
-
-        for name, one in strategy.inside.items():
-            if f"current/{name}" in self.files:
-                strategy.server.current[name] = model(f"current/{name}", f"current/{name}")
-            load(one.strategy, state["insides"][name], pieces.get(f"inner/{name}"))
-            one.rounds = state["chain_rounds"][name]
-        if strategy.server.hedge_state is not None and "hedge" in self.files:
-            stored = pieces.get("hedge")
-            strategy.server.hedge_state = HedgeState(
-                strategy.server.hedge_state.rule, *(stored[name] for name in HedgeState._fields[1:])
-            )
-        for kind, averages in strategy.server.averages.items():
-            visit, weight = self.weights[f"open/{kind}"]
-            averages.place = None if visit is None else (visit[0], visit[1])
-            stored = pieces.get(f"open/{kind}")
-            averaged = averages.layout.names
-            averages.open = ModelMean([stored[name] for name in averaged] if weight else [], weight)
-            for block in range(len(averages.total)):
-                if f"total/{kind}/{block}" in self.files:
-                    stored = pieces.get(f"total/{kind}/{block}")
-                    total = ModelMean(
-                        [stored[name] for name in averaged], self.weights[f"total/{kind}/{block}"]
-                    )
-                    averages.total[block] = averages.store(block, 0, total)
-                    stored = pieces.get(f"recent/{kind}/{block}")
-                    for number, (cycle, rounds) in enumerate(self.weights[f"recent/{kind}/{block}"]):
-                        part = ModelMean([stored[f"{number}|{name}"] for name in averaged], rounds)
-                        kept = averages.store(block, 1 + number, part)
-                        averages.recent[block].append(CycleMean(cycle, kept, 1 + number))
         server = strategy.server
+        for name, one in strategy.inside.items():
+            if f"model/{name}" in self.files:
+                values = self._read_model(server, f"model/{name}")
+                server.current[name] = ChainModel(record(values), values)
+            load(one.strategy, state["insides"][name], self._read(f"inner/{name}").arrays)
+            one.rounds = state["chain_rounds"][name]
+        opened = self._read("open")
+        if server.hedge_state is not None:
+            stored = (opened.arrays[f"hedge/{field}"] for field in HedgeState._fields[1:])
+            server.hedge_state = HedgeState(server.hedge_state.rule, *stored)
+        for kind, averages in server.averages.items():
+            visit, weight = opened.about[kind]
+            averages.place = None if visit is None else (visit[0], visit[1])
+            averages.open = Mean(opened.arrays[kind].copy(), weight)
+            for block in range(len(averages.total)):
+                if f"block/{kind}/{block}" in self.files:
+                    self._restore_block(averages, block, self._read(f"block/{kind}/{block}"))
         for kind, lasts in server.last.items():
             for block in range(len(lasts)):
-                lasts[block] = self._load_last(server, model, f"last/{kind}/{block}")
+                lasts[block] = self._read_last(server, f"last/{kind}/{block}")
         if state["visit"] is not None:
             visit = (state["visit"][0], state["visit"][1])
             began = {kind: list(lasts) for kind, lasts in server.last.items()}
             for kind, lasts in began.items():
-                lasts[visit[1]] = self._load_last(server, model, f"previous/{kind}")
+                lasts[visit[1]] = self._read_last(server, f"previous/{kind}")
             server.freeze(visit, began)
 
-    def _load_last(self, server: "ServerState", model: Callable[[str, str], ChainModel], piece: str) -> Any:
+    @staticmethod
+    def _restore_block(averages: BlockAverages, block: int, piece: Piece) -> None:
+        """Restore the means of a block."""
+        averages.total[block] = averages.store(block, 0, Mean(piece.arrays["total"], piece.about["total"]))
+        for number, (cycle, rounds) in enumerate(piece.about["recent"]):
+            mean = averages.store(block, 1 + number, Mean(piece.arrays[f"recent/{number}"], rounds))
+            averages.recent[block].append(CycleMean(cycle, mean, 1 + number))
+
+    def _read_model(self, server: "ServerState", piece: str) -> dict[str, Array]:
+        """Return the arrays of a model in the order of the run."""
+        arrays = self._read(piece).arrays
+        return {name: arrays[name] for name in server.layout.names}
+
+    def _read_last(self, server: "ServerState", piece: str) -> Any:
         """Return the per-block arrays of a stored last model; None if the folder has none."""
-        if piece not in self.files:
-            return None
-        return server.own(model(piece, f"current/{self.weights[piece]}").values)
+        return server.own(self._read_model(server, piece)) if piece in self.files else None
+
+    def _read(self, name: str) -> Piece:
+        """Return a piece; one without arrays if the folder has none."""
+        file = self.files.get(name)
+        if file is None:
+            return Piece(name, {}, {})
+        arrays, about = read_sealed(self.folder / file, FORMAT)
+        piece = Piece(name, arrays, about)
+        _check_numbers(piece, str(self.folder / file))
+        return piece
 
     def _add_earlier_rounds(self, result: BlockResult) -> None:
         """Add the metrics of earlier rounds to the result."""
@@ -313,32 +313,11 @@ class CheckpointDir:
                 result.add(row)
 
 
-class _Pieces:
-    """Arrays of a checkpoint folder by piece; each file is loaded once."""
-
-    def __init__(self, folder: Path, files: dict[str, str]) -> None:
-        self.folder, self.files = folder, files
-        self.held: dict[str, dict[str, Array]] = {}
-
-    def get(self, piece: str, stored_as: str | None = None) -> dict[str, Array]:
-        """Return the arrays of a piece by name; `stored_as` is its name in the file if that differs."""
-        from safetensors import SafetensorError
-        from safetensors.numpy import load_file
-
-        file = self.files.get(piece)
-        if file is None:
-            return {}
-        if file not in self.held:
-            try:
-                self.held[file] = load_file(self.folder / file)
-            except (SafetensorError, OSError) as error:
-                raise ValueError(f"{self.folder / file}: cannot be read: {error}") from None
-        prefix = f"{stored_as or piece}|"
-        return {
-            key.removeprefix(prefix): value
-            for key, value in self.held[file].items()
-            if key.startswith(prefix)
-        }
+def _check_numbers(piece: Piece, where: str) -> None:
+    """Raise if a model or a mean has NaN; the state of an inner strategy may have it."""
+    for key, value in piece.arrays.items():
+        if value.dtype.kind == "f" and np.isnan(value).any() and not piece.name.startswith("inner/"):
+            raise Unreadable(f"{where}: array {key!r} has NaN")
 
 
 def settings(strategy: "PluralisticStrategy") -> dict[str, Any]:
@@ -356,17 +335,6 @@ def settings(strategy: "PluralisticStrategy") -> dict[str, Any]:
     }
 
 
-def _read_state(path: Path) -> dict[str, Any]:
-    """Return the content of `state.json`; raise if it is damaged or of another format."""
-    try:
-        state = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise ValueError(f"{path}: not the state of a federated run")
-    return state
-
-
 def _to_tuples(value: Any) -> Any:
     """Convert lists from JSON to tuples, recursively."""
     return tuple(map(_to_tuples, value)) if isinstance(value, list) else value
@@ -376,8 +344,3 @@ def _shorten(value: object) -> str:
     """Return a value as JSON of at most 120 characters, for messages."""
     text = json.dumps(value)
     return text if len(text) < 120 else text[:117] + "..."
-
-
-def _to_contiguous(value: Array) -> Array:
-    """Return a C-contiguous array of the same shape, also for scalars."""
-    return np.ascontiguousarray(value).reshape(np.shape(value))

@@ -11,13 +11,14 @@ from semicyclic.adapters.flower.averages import (
     ArraySpec,
     BlockAverages,
     CycleMean,
-    ModelMean,
     Storage,
+    as_type,
     merge_means,
 )
 from semicyclic.adapters.flower.block_models import BlockModels
 from semicyclic.adapters.flower.candidate_scores import Candidate
 from semicyclic.adapters.flower.chains import SHARED, ChainModel, Chains
+from semicyclic.method.average import Mean
 from semicyclic.method.hedge import AdaHedge, HedgeState, Prod, in_play, learn_losses
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.types import Array
@@ -35,7 +36,7 @@ class FrozenModels(NamedTuple):
     """
 
     place: tuple[int, int]
-    total: dict[str, list[ModelMean | None]]
+    total: dict[str, list[Mean | None]]
     recent: dict[str, list[list[CycleMean]]]
     last: dict[str, list[Named | None]]
 
@@ -89,13 +90,13 @@ class ServerState:
             given = ChainModel.of(arrays)
             self._layout = ArraySpec.of(given.values)
             self.current = dict.fromkeys(self.chains.names(blocks), given)
-            per_block = self._per_block_names(self._layout)
+            names = self._per_block_names(self._layout)
+            own = {name: value for name, value in given.values.items() if name in names}
             for kind in self.chains.kinds:
-                part = self._layout.only(per_block)
-                self.averages[kind] = BlockAverages(part, blocks, self.tail, self.storage)
+                self.averages[kind] = BlockAverages(own, blocks, self.tail, self.storage)
             if self.per_block:
-                body = [name for name in self._layout.names if name not in per_block]
-                self.averages[BODY] = BlockAverages(self._layout.only(body), 1, 0, self.storage)
+                body = {name: value for name, value in given.values.items() if name not in names}
+                self.averages[BODY] = BlockAverages(body, 1, 0, self.storage)
             self.last = {kind: [None] * blocks for kind in self.chains.kinds if kind != "hedged"}
         elif SHARED in self.current and arrays is not self.current[SHARED].record:
             given = ChainModel.of(arrays)
@@ -241,7 +242,7 @@ class ServerState:
             assert last is not None
             # The body is shared by all blocks: use the one before the round.
             return self._assemble(last, self.before if self.per_block else None)
-        parts: dict[str, list[ModelMean | None]] = {
+        parts: dict[str, list[Mean | None]] = {
             "mean": [frozen.total[chain][block]],
             "tail": [part.mean for part in frozen.recent[chain][block]],
             "all": frozen.total[chain],
@@ -264,16 +265,16 @@ class ServerState:
             raise ValueError(NO_STEP_MESSAGE)
         return self._to_model(chain, mean)
 
-    def _to_model(self, kind: str, mean: ModelMean) -> dict[str, Array]:
+    def _to_model(self, kind: str, mean: Mean) -> dict[str, Array]:
         """Return a mean as a model, completed by the mean of the body if blocks share one."""
-        own = self.averages[kind].layout.cast(mean.values)
+        own = self.averages[kind].layout.unflatten(mean.value)
         if BODY not in self.averages:
             return own
         body = self.averages[BODY]
         shared = body.mean(0)
         if shared is None:
             raise ValueError(NO_STEP_MESSAGE)
-        return self._assemble(own, body.layout.cast(shared.values))
+        return self._assemble(own, body.layout.unflatten(shared.value))
 
     def _assemble(self, own: Named, body: Named | None) -> dict[str, Array]:
         """Return all arrays of a model in order, from the per-block arrays and the body."""
@@ -317,7 +318,10 @@ class ServerState:
         if shared is None or own is None or self.hedge_state is None:
             return own if shared is None else shared
         share, layout = self.hedge_state.share[block], self.averages["hedged"].layout
-        return layout.cast(share[0] * shared[name] + share[1] * own[name] for name in layout.names)
+        return {
+            name: as_type(share[0] * shared[name] + share[1] * own[name], dtype)
+            for name, _, dtype in zip(*layout, strict=True)
+        }
 
     def _averages(self, of: str | None) -> BlockAverages:
         """Return the means of a kind; raise if no round was run."""
@@ -333,7 +337,7 @@ class ServerState:
             raise ValueError(f"of={of!r}: this run has {', '.join(kinds)}")
         return of
 
-    def _read(self, means: Sequence[ModelMean | None], read_out: str, kind: str) -> BlockModels:
+    def _read(self, means: Sequence[Mean | None], read_out: str, kind: str) -> BlockModels:
         """Return means as models; blocks that were never visited get the mean over all blocks."""
         overall = _merge_all(means)
         unvisited = tuple(block for block, mean in enumerate(means) if mean is None)
@@ -356,11 +360,11 @@ def models_per_block(
     return len(chains.kinds) * means + lasts + (0 if chains is Chains.SHARED else state)
 
 
-def _merge_all(means: Sequence[ModelMean | None]) -> ModelMean:
+def _merge_all(means: Sequence[Mean | None]) -> Mean:
     """Return the mean over the steps of all `means`; raise if there are none."""
-    overall: ModelMean | None = None
+    overall: Mean | None = None
     for mean in means:
-        overall = merge_means(overall, mean)
+        overall = overall if mean is None else merge_means(overall, mean)
     if overall is None:
         raise ValueError(NO_STEP_MESSAGE)
     return overall

@@ -5,6 +5,7 @@ dictionaries of these are serialized, including those of nested strategies. Func
 not: after a restart they are as constructed.
 """
 
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -110,10 +111,12 @@ def _serialize_strategy(strategy: Strategy, path: str, arrays: dict[str, Array])
 
 def _serialize(value: Any, path: str, arrays: dict[str, Array]) -> Any:
     """Return an attribute as a JSON value; put its arrays into `arrays`, named from `path`."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not isfinite(value):
+        return {"is": "float", "of": str(value)}  # JSON has no number for it
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.generic):
-        return value.item()
     if isinstance(value, Strategy):
         return {"is": "strategy", "of": _serialize_strategy(value, f"{path}.", arrays)}
     if isinstance(value, np.ndarray):
@@ -150,6 +153,8 @@ def _deserialize(value: Any, arrays: dict[str, Array]) -> Any:
     type_name, of = value["is"], value["of"]
     if type_name == "array":
         return arrays[of]
+    if type_name == "float":
+        return float(of)
     if type_name == "bytes":
         return arrays[of].tobytes()
     if type_name == "record":
