@@ -180,7 +180,8 @@ def test_shuffling_stays_within_blocks() -> None:
     moved = SemiCyclicClassifier(random_state=0, **kwargs).fit(table, turned)
     np.testing.assert_allclose(moved.coef_[2], -one.coef_[2], atol=1e-12)
     assert (moved.coef_[[0, 1, 3]] == one.coef_[[0, 1, 3]]).all()
-    assert (np.diff(one._fitted.run.log.table().cycle) >= 0).all()
+    learner: Any = one._fitted.learner
+    assert (np.diff(learner.run.log.table().cycle) >= 0).all()
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -675,11 +676,13 @@ def test_rows_of_one_time_and_rows_within_a_chunk_keep_their_order() -> None:
 
 def test_many_small_chunks_do_not_pile_up() -> None:
     X, y, when = stream(400)
-    estimator = SemiCyclicClassifier(schedule="daily:2", shuffle_within_blocks=False)
+    how: Any = {"schedule": "daily:2", "shuffle_within_blocks": False, "method": "pluralistic"}
+    estimator = SemiCyclicClassifier(**how)
     for row in range(400):
         estimator.partial_fit(X[row : row + 1], y[row : row + 1], [0, 1], when=when[row : row + 1])
-    assert len(estimator._fitted.run.log.pages) < 200
-    whole = SemiCyclicClassifier(schedule="daily:2", shuffle_within_blocks=False).fit(X, y, when=when)
+    learner: Any = estimator._fitted.learner
+    assert len(learner.run.log.pages) < 200
+    whole = SemiCyclicClassifier(**how).fit(X, y, when=when)
     np.testing.assert_allclose(estimator.coef_, whole.coef_, rtol=0, atol=1e-12)
     np.testing.assert_allclose(estimator.progressive_loss_, whole.progressive_loss_, rtol=0, atol=1e-12)
 
@@ -850,3 +853,10 @@ def test_what_may_be_a_mistake_is_said() -> None:
         warnings.simplefilter("error")
         SemiCyclicClassifier(method="consensus").fit(X, y)
         SemiCyclicClassifier(schedule="daily:2").fit(X, y, when=when)
+
+
+def test_rows_without_weight_give_finite_models() -> None:
+    X, _, when = stream(200)
+    estimator = SemiCyclicClassifier(schedule="daily:2", class_weight={0: 0.0, 1: 1.0})
+    estimator.partial_fit(X[:50], np.zeros(50, int), [0, 1], when=when[:50])
+    assert np.isfinite(estimator.decision_function(X[50:60], when=when[50:60])).all()

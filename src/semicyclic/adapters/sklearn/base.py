@@ -11,23 +11,19 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
 from semicyclic.adapters.sklearn.fit import learn_all, learn_more
-from semicyclic.adapters.sklearn.fit_settings import AUTO, FitRows, FitSettings
-from semicyclic.adapters.sklearn.fitted_run import FittedRun
-from semicyclic.adapters.sklearn.row_times import MISSING, TimesOrBlocks, check_known
-from semicyclic.adapters.sklearn.validation import (
-    UNLABELLED,
-    column_of,
-    features_of,
-    names_without,
-    times_or_blocks,
-)
+from semicyclic.adapters.sklearn.fitted import Fitted
+from semicyclic.adapters.sklearn.row_times import MISSING, check_known
+from semicyclic.adapters.sklearn.settings import read_out_of, step_of
+from semicyclic.adapters.sklearn.validation import UNLABELLED, column_of, features_of, names_without
 from semicyclic.method import loss as losses
+from semicyclic.method.batches import check_batch_size
 from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.rows import Rows
+from semicyclic.method.rows import Rows, with_fields
 from semicyclic.method.train import METHODS
 from semicyclic.schedule.numbered import Numbered
+from semicyclic.training.learner import AUTO
 from semicyclic.types import Array
 
 
@@ -48,7 +44,10 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         is_int = isinstance(self.passes, int | np.integer) and not isinstance(self.passes, bool)
         if not is_int or self.passes < 1:
             raise ValueError(f"passes={self.passes!r}: must be an integer, at least 1")
-        self._fit_settings().read_out  # noqa: B018 - raises if `average` is no read-out
+        # Whatever the method uses of these.
+        check_batch_size(self.batch_size)
+        read_out_of(self.average)
+        step_of(self.step_size)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -61,27 +60,22 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
             self.__dict__ = before
             raise
 
-    def _fit_settings(self) -> FitSettings:
-        return FitSettings(*(getattr(self, name) for name in FitSettings._fields))
+    def _rows(self, X: Any, y: Any, weight: Any) -> Rows:
+        return Rows(X, y, weight=weight, intercept=self.fit_intercept, dtype=X.dtype)
 
-    def _fit_rows(
-        self, X: Any, y: Array, weight: Array | None, where: TimesOrBlocks | None, loss: Loss
-    ) -> FitRows:
-        return FitRows(X, y, weight, where, self.get_feature_names_out(), loss)
-
-    def _learn_all(self, given: FitRows) -> None:
+    def _learn_all(self, rows: Rows, loss: Loss, when: Any, blocks: Any) -> None:
         rng = None
         if self.shuffle_within_blocks:
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        self._keep(learn_all(self._fit_settings(), given, passes=int(self.passes), rng=rng))
+        self._keep(learn_all(self, rows, loss, when, blocks, rng))
 
-    def _learn_more(self, given: FitRows) -> None:
-        self._keep(learn_more(self._fit_settings(), given, vars(self).get("_fitted")))
+    def _learn_more(self, rows: Rows, loss: Loss, when: Any, blocks: Any) -> None:
+        self._keep(learn_more(self, rows, loss, when, blocks, vars(self).get("_fitted")))
 
-    def _keep(self, fitted: FittedRun) -> None:
+    def _keep(self, fitted: Fitted) -> None:
         self._fitted = fitted
-        self.schedule_ = fitted.calendar.schedule
-        self.blocks_ = np.asarray(fitted.calendar.labels)
+        self.schedule_ = fitted.locator.schedule
+        self.blocks_ = np.asarray(fitted.locator.labels)
 
     # ------------------------------------------------------------------ results
 
@@ -93,14 +87,14 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
     def __sklearn_is_fitted__(self) -> bool:
         return "_fitted" in vars(self)
 
-    def _get_fitted(self) -> FittedRun:
-        """Return the fitted run. Raise `NotFittedError` if there is none."""
+    def _get_fitted(self) -> Fitted:
+        """Return what was fitted. Raise `NotFittedError` if there is none."""
         if "_fitted" not in vars(self):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet. Call 'fit' with appropriate "
                 "arguments before using this estimator."
             )
-        fitted: FittedRun = self._fitted
+        fitted: Fitted = self._fitted
         return fitted
 
     def _scores(self, X: Any, when: Any, blocks: Any) -> Array:
@@ -110,28 +104,26 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         assert rows.block is not None
         return fitted.scoring_model.score(rows, block=rows.block)
 
-    def _rows_to_score(self, fitted: FittedRun, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
+    def _rows_to_score(self, fitted: Fitted, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
         """Return rows in the given order with their blocks; a missing block is m, the number of blocks."""
-        features, labels, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=False)
-        n, calendar = features.shape[0], fitted.calendar
-        if where is None and calendar.blocks == 1:
-            block = np.zeros(n, np.int64)
-        elif where is None:
-            if self.missing != "consensus":
+        features, labels, when, blocks = features_of(self, X, y, when, blocks, reset=False)
+        n, locator = features.shape[0], fitted.locator
+        if when is None and blocks is None:
+            if locator.blocks > 1 and self.missing != "consensus":
                 raise ValueError(
-                    f"the model has {calendar.blocks} blocks, and the rows have no time or block: give the "
+                    f"the model has {locator.blocks} blocks, and the rows have no time or block: give the "
                     "column of X, when= or blocks=, or set missing='consensus'"
                 )
-            block = np.full(n, calendar.blocks)
+            placed = np.full(n, MISSING)
         else:
-            placed = calendar.place(where, n)
+            (_, placed), _ = locator.place(when, blocks, n)
             # With one block, the time is not needed.
-            lenient = self.missing == "consensus" or calendar.blocks == 1
-            check_known(placed, calendar, where, lenient=lenient)
-            spare = 0 if calendar.blocks == 1 else calendar.blocks
-            block = np.where(placed.block == MISSING, spare, placed.block)
-        options = {"block": block, "weight": weight, "intercept": fitted.how.fit_intercept}
-        return Rows(features, labels, dtype=features.dtype, **options)
+            lenient = self.missing == "consensus" or locator.blocks == 1
+            check_known(placed, locator, when, blocks, lenient=lenient)
+        consensus = 0 if locator.blocks == 1 else locator.blocks
+        block = np.where(placed == MISSING, consensus, placed)
+        intercept = fitted.settings["fit_intercept"]
+        return Rows(features, labels, block=block, weight=weight, intercept=intercept, dtype=features.dtype)
 
     def to_model(self) -> Pluralistic:
         """Return the models of all blocks as one model, for `semicyclic.save` and serving.
@@ -147,8 +139,8 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
             "estimator": type(self).__name__,
             "columns": [str(name) for name in self.get_feature_names_out()],
         }
-        if fitted.calendar.names:
-            about["blocks"] = [str(name) for name in fitted.calendar.names]
+        if fitted.locator.names:
+            about["blocks"] = [str(name) for name in fitted.locator.names]
         return replace(model, classes=self._class_names(), provenance=about)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
@@ -199,7 +191,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def progressive_loss_(self) -> Array:
         """Mean loss of each block's rows, each scored before it was trained on, shape [m]."""
-        return self._get_fitted().finished_run.progressive()
+        return self._get_fitted().ended.losses().mean
 
     @property
     def matrix_(self) -> Matrix:
@@ -239,12 +231,11 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         fitted = self._get_fitted()
         rows = self._rows_to_score(fitted, X, y, sample_weight, when, blocks)
         assert rows.block is not None
-        if rows.block.max() >= fitted.calendar.blocks:
+        if rows.block.max() >= fitted.locator.blocks:
             raise ValueError(
                 "score_matrix needs the block of every row: leave out rows without a time or block"
             )
-        rows.labels = self._codes(rows.labels)
-        return matrix(fitted.model, rows)
+        return matrix(fitted.model, with_fields(rows, labels=self._codes(rows.labels)))
 
     def score_by_block(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
@@ -267,7 +258,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         assert rows.block is not None
         assert rows.labels is not None
         predicted = self._to_predictions(fitted.scoring_model.score(rows, block=rows.block))
-        labels = [*fitted.calendar.labels, "consensus"]
+        labels = [*fitted.locator.labels, "consensus"]
         scores = {}
         for block in np.unique(rows.block).tolist():
             inside = rows.block == block

@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
 from semicyclic import specs
-from semicyclic.adapters.sklearn.data_frames import absent, as_table, position, take
-from semicyclic.adapters.sklearn.row_times import TimesOrBlocks, calendar_of
+from semicyclic.adapters.sklearn.data_frames import absent, as_table, position, split_off
+from semicyclic.adapters.sklearn.row_times import locator_of
 from semicyclic.schedule.timestamps import to_microseconds
 from semicyclic.types import Array
 
@@ -149,13 +149,13 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
         at = position(table, self.time_column)
         if at is None:
             raise ValueError(f"time_column={self.time_column!r}: X has no column {self.time_column!r}")
-        where = TimesOrBlocks(True, take(table, at).column)
-        calendar = calendar_of(where, self.schedule, self.zone)
-        placed = calendar.place(where, table.shape[0])
-        assert placed.cycle is not None
-        if (placed.block < 0).any():
-            raise ValueError(f"row {int((placed.block < 0).argmax())} has no time: leave it out")
-        return placed.cycle, placed.ticks
+        _, when = split_off(table, at)
+        locator = locator_of(when, None, self.schedule, self.zone)
+        (cycle, block), ticks = locator.place(when, None, table.shape[0])
+        assert cycle is not None
+        if (block < 0).any():
+            raise ValueError(f"row {int((block < 0).argmax())} has no time: leave it out")
+        return cycle, ticks
 
 
 def _gap_microseconds(gap: Any) -> int:

@@ -1,18 +1,11 @@
 """Data frames: split a table into its time or block column and the features."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_array
 
 from semicyclic.types import Array
-
-
-class ColumnSplit(NamedTuple):
-    """A column of a table, and the table without it."""
-
-    rest: Any
-    column: Any
 
 
 def is_frame(X: Any) -> bool:
@@ -74,21 +67,21 @@ def check_no_times(table: Any, column: Any) -> None:
         )
 
 
-def take(table: Any, at: int) -> ColumnSplit:
-    """Split off the column at position `at`."""
+def split_off(table: Any, at: int) -> tuple[Any, Any]:
+    """Return a table without the column at position `at`, and that column."""
     others = [number for number in range(table.shape[1]) if number != at]
     if hasattr(table, "iloc"):
-        return ColumnSplit(table.iloc[:, others], table.iloc[:, at])
+        return table.iloc[:, others], table.iloc[:, at]
     if is_frame(table):
         name = list(table.columns)[at]
-        return ColumnSplit(table.drop(name), table.get_column(name))
+        return table.drop(name), table.get_column(name)
     if hasattr(table, "indptr"):
-        return _take_sparse(table, at)
-    return ColumnSplit(np.delete(table, at, axis=1), table[:, at])
+        return _split_off_sparse(table, at)
+    return np.delete(table, at, axis=1), table[:, at]
 
 
-def _take_sparse(X: Any, at: int) -> ColumnSplit:
-    """Split off a column of a CSR matrix; cells that are not stored are 0."""
+def _split_off_sparse(X: Any, at: int) -> tuple[Any, Any]:
+    """Do the same for a CSR matrix; cells of the column that are not stored are 0."""
     in_column = X.indices == at
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[in_column]
     column = np.zeros(X.shape[0], X.data.dtype)
@@ -98,7 +91,7 @@ def _take_sparse(X: Any, at: int) -> ColumnSplit:
     indices = X.indices[~in_column]
     indices = indices - (indices > at).astype(indices.dtype)
     rest = type(X)((X.data[~in_column], indices, indptr), shape=(X.shape[0], X.shape[1] - 1))
-    return ColumnSplit(rest, column)
+    return rest, column
 
 
 def take_rows(column: Any, rows: Array) -> Any:

@@ -1,13 +1,15 @@
 """Warnings about likely mistakes in the data, each with a fix."""
 
 import warnings
+from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 
-from semicyclic.adapters.sklearn.fit_settings import AUTO, FitRows, FitSettings
-from semicyclic.adapters.sklearn.row_times import BlockLocator, RowBlocks
+from semicyclic.adapters.sklearn.row_times import BlockLocator
 from semicyclic.method.rows import Rows
 from semicyclic.method.step import RATE
+from semicyclic.training.learner import AUTO
 from semicyclic.types import Array
 
 # A thousand adaptive steps do not suffice to fit features or labels with a root mean square above
@@ -17,23 +19,24 @@ LARGE_VALUE, SMALL_VALUE = 30.0, 0.4
 MIN_ROWS_FOR_SMALL = 100
 
 
-def warn_about_data(how: FitSettings, given: FitRows, sample: Rows) -> None:
+def warn_about_data(estimator: Any, rows: Rows, sample: Rows, *, has_blocks: bool) -> None:
     """Warn about missing times, and about features or labels that are too large or too small."""
-    if given.where is None and how.method != "consensus":
+    if not has_blocks and estimator.method != "consensus":
         _warn(
             "the rows have no times or blocks, so one model is fitted for all hours: set time_column= or "
             "block_column= to a column of X, or give when= or blocks="
         )
-    if not isinstance(how.step_size, str):
+    if not isinstance(estimator.step_size, str):
         return
     size = _column_sizes(sample)
     if size.max() > LARGE_VALUE:
+        name = estimator.get_feature_names_out()[int(size.argmax())]
         _warn(
-            f"column {given.columns[int(size.argmax())]!r} has values around {size.max():,.0f}, and step "
+            f"column {name!r} has values around {size.max():,.0f}, and step "
             "sizes assume features around 1: scale them first, for example by StandardScaler in a "
             "ColumnTransformer that passes the time through"
         )
-    if how.method == AUTO:
+    if estimator.method == AUTO:
         return  # its candidates include step sizes for features and labels of any size
     typical = _typical_size(sample)
     if 0.0 < typical < SMALL_VALUE and len(sample) >= MIN_ROWS_FOR_SMALL:
@@ -41,7 +44,8 @@ def warn_about_data(how: FitSettings, given: FitRows, sample: Rows) -> None:
             f"features have values around {typical:.2g} (as TF-IDF has), and step sizes assume features "
             f"around 1: set step_size=semicyclic.step.adagrad({RATE / typical:.1g}), or scale the features"
         )
-    label_size = 0.0 if given.loss.classes else float(np.sqrt(np.mean(np.square(given.y))))
+    assert rows.labels is not None
+    label_size = 0.0 if is_classifier(estimator) else float(np.sqrt(np.mean(np.square(rows.labels))))
     if label_size > LARGE_VALUE:
         _warn(
             f"y has values around {label_size:,.0f}, and step sizes assume labels around 1: scale them, for "
@@ -49,15 +53,15 @@ def warn_about_data(how: FitSettings, given: FitRows, sample: Rows) -> None:
         )
 
 
-def warn_about_empty_blocks(calendar: BlockLocator, placed: RowBlocks, rows: Array) -> None:
+def warn_about_empty_blocks(locator: BlockLocator, ticks: Array | None, rows: Array) -> None:
     """Warn about blocks without rows. rows: [m] the total weight of the rows in each block."""
     empty = np.flatnonzero(rows == 0)
     if len(empty):
-        shown = ", ".join(str(calendar.labels[block]) for block in empty[:6].tolist())
+        shown = ", ".join(str(locator.labels[block]) for block in empty[:6].tolist())
         _warn(
-            f"{len(empty)} of {calendar.blocks} blocks have no rows ({shown}{', ...' * (len(empty) > 6)}): "
+            f"{len(empty)} of {locator.blocks} blocks have no rows ({shown}{', ...' * (len(empty) > 6)}): "
             "they predict by the consensus of the others"
-            + ("" if placed.ticks is None else f". Times run {_time_range(placed.ticks)}")
+            + ("" if ticks is None else f". Times run {_time_range(ticks)}")
         )
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from semicyclic.adapters.sklearn.base import SemiCyclicEstimator, loss_of
-from semicyclic.adapters.sklearn.validation import features_of, times_or_blocks
+from semicyclic.adapters.sklearn.validation import features_of
 from semicyclic.method import loss as losses
 from semicyclic.method.batches import distinct, encode_labels
 from semicyclic.method.loss import Loss
@@ -31,7 +31,7 @@ REGRESSOR_LOSSES = (
 def _has_probabilities(estimator: Any) -> bool:
     """Return True. Raise `AttributeError` if the loss has no probabilities."""
     fitted = vars(estimator).get("_fitted")
-    loss = loss_of(estimator.loss, CLASSIFIER_LOSSES) if fitted is None else fitted.run.loss
+    loss = loss_of(estimator.loss, CLASSIFIER_LOSSES) if fitted is None else fitted.learner.loss
     if loss == losses.hinge:
         raise AttributeError("loss='hinge' has no probabilities: use loss='logistic'")
     return True
@@ -83,8 +83,8 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         Whether `fit` shuffles rows within each block, for a model used after training: its guarantee assumes
         rows of a block in random order. The order of blocks does not change.
     average : str or int, default="mean"
-        Read-out, as on the command line: "mean" of all iterates, "last" iterate, mean of the last half of the
-        cycles ("tail"), of the last 5 ("tail:5" or 5) or of the last one ("last-cycle"), or "fading:7".
+        Read-out, as on the command line: "mean" of all iterates, mean of the last 5 cycles ("tail:5", or the
+        integer 5), "last" iterate, and the others of `semicyclic.specs.READ_OUTS`.
     missing : {"raise", "consensus"}, default="raise"
         Handling of rows to predict without a time or block (NaN, NaT, or a data frame without the column):
         raise an error, or predict by the mean of the blocks' models, weighted by their rows.
@@ -112,7 +112,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
     matrix_ : Matrix
         Scores of every block's model on every block's rows, from a sample of the last rows trained on.
     progressive_loss_ : ndarray of shape (m,)
-        Mean loss of each block's rows, each scored before it was trained on.
+        Mean loss of each block's rows, each scored before it was trained on; with "auto", by the mixture.
 
     Examples
     --------
@@ -180,12 +180,12 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         SemiCyclicClassifier
         """
         with self._all_or_nothing():
-            X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=True)
+            X, y, when, blocks = features_of(self, X, y, when, blocks, reset=True)
             self.classes_ = distinct(y)
             check_classification_targets(self.classes_)
             code = self._codes(y)
             weight = self._weight(X, code, sample_weight)
-            self._learn_all(self._fit_rows(X, code, weight, where, self._loss_for()))
+            self._learn_all(self._rows(X, code, weight), self._loss_for(), when, blocks)
         return self
 
     def partial_fit(
@@ -210,7 +210,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         """
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
-            X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=first)
+            X, y, when, blocks = features_of(self, X, y, when, blocks, reset=first)
             check_classification_targets(y)
             if first:
                 if classes is None:
@@ -224,7 +224,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
                 )
             code = self._codes(y)
             weight = self._weight(X, code, sample_weight)
-            self._learn_more(self._fit_rows(X, code, weight, where, self._loss_for()))
+            self._learn_more(self._rows(X, code, weight), self._loss_for(), when, blocks)
         return self
 
     def decision_function(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
@@ -239,7 +239,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
     def predict_proba(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
         """Predict the probability of each class, [n, C]."""
         score = self._scores(X, when, blocks)
-        probability = self._get_fitted().run.loss.link(score)
+        probability = self._get_fitted().learner.loss.link(score)
         return probability if probability.ndim == 2 else np.stack([1.0 - probability, probability], axis=1)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
@@ -351,10 +351,9 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
         X, y, sample_weight, when, blocks: as in `SemiCyclicClassifier.fit`, with numbers as labels.
         """
         with self._all_or_nothing():
-            X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=True)
-            self._learn_all(
-                self._fit_rows(X, _check_numeric(y), self._weight(X, sample_weight), where, self._loss_for())
-            )
+            X, y, when, blocks = features_of(self, X, y, when, blocks, reset=True)
+            rows = self._rows(X, _check_numeric(y), self._weight(X, sample_weight))
+            self._learn_all(rows, self._loss_for(), when, blocks)
         return self
 
     def partial_fit(
@@ -363,10 +362,9 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
         """Train on later rows, like `SemiCyclicClassifier.partial_fit`; parameters as in `fit`."""
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
-            X, y, where = features_of(self, X, y, times_or_blocks(when, blocks), reset=first)
-            self._learn_more(
-                self._fit_rows(X, _check_numeric(y), self._weight(X, sample_weight), where, self._loss_for())
-            )
+            X, y, when, blocks = features_of(self, X, y, when, blocks, reset=first)
+            rows = self._rows(X, _check_numeric(y), self._weight(X, sample_weight))
+            self._learn_more(rows, self._loss_for(), when, blocks)
         return self
 
     def predict(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:

@@ -1,7 +1,7 @@
 """Times or blocks of rows given to an estimator, and the (cycle, block) of each row."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,21 +18,6 @@ from semicyclic.types import Array
 MIN_EPOCH_SECONDS = 1e8
 # Block codes for a missing block, and for a block that is not in the schedule.
 MISSING, UNKNOWN = -1, -2
-
-
-class TimesOrBlocks(NamedTuple):
-    """Times of rows or, if `timed` is False, their blocks."""
-
-    timed: bool
-    values: Any
-
-
-class RowBlocks(NamedTuple):
-    """Block of each row, or MISSING or UNKNOWN; with times, also the cycle and the time in microseconds."""
-
-    block: Array
-    cycle: Array | None = None
-    ticks: Array | None = None
 
 
 @dataclass(frozen=True)
@@ -59,20 +44,21 @@ class BlockLocator:
             return self.names
         return tuple(range(self.blocks)) if isinstance(self.schedule, Numbered) else self.schedule.labels
 
-    def place(self, where: TimesOrBlocks, rows: int) -> RowBlocks:
-        """Return the block of each row and, with times, its cycle. rows: the number of rows."""
-        if where.timed:
-            values = _check_length("when", where.values, rows)
-            return (
-                RowBlocks(np.zeros(rows, np.int64))
-                if self.schedule == Numbered(1)
-                else self._from_times(values)
-            )
-        if np.ndim(where.values) == 0:
-            where = where._replace(values=np.full(rows, where.values))
-        return RowBlocks(self._codes(_check_length("blocks", where.values, rows)))
+    def place(self, when: Any, blocks: Any, rows: int) -> tuple[tuple[Array | None, Array], Array | None]:
+        """Return the cycle and block of each row, and its time in microseconds.
 
-    def _from_times(self, values: Any) -> RowBlocks:
+        A block may be MISSING or UNKNOWN. Without times, there are neither cycles nor times.
+        when, blocks: one of them; a single block is that of all rows. rows: the number of rows.
+        """
+        if when is not None:
+            values = _check_length("when", when, rows)
+            if self.schedule == Numbered(1):
+                return (None, np.zeros(rows, np.int64)), None
+            return self._from_times(values)
+        values = np.full(rows, blocks) if np.ndim(blocks) == 0 else blocks
+        return (None, self._codes(_check_length("blocks", values, rows))), None
+
+    def _from_times(self, values: Any) -> tuple[tuple[Array, Array], Array]:
         if isinstance(self.schedule, Numbered):
             raise ValueError(
                 "the rows have times, but the estimator was fitted with numbered blocks: give blocks="
@@ -85,7 +71,7 @@ class BlockLocator:
                 values if len(known) == len(missing) else take_rows(values, known), self.zone
             )
         cycle, block = self.schedule.place(ticks)
-        return RowBlocks(np.where(missing, MISSING, block), cycle, np.where(missing, 0, ticks))
+        return (cycle, np.where(missing, MISSING, block)), np.where(missing, 0, ticks)
 
     def _codes(self, values: Any) -> Array:
         """Return the number of each block, MISSING or UNKNOWN."""
@@ -105,16 +91,16 @@ class BlockLocator:
         return numbers if inside.all() else np.where(inside, numbers, UNKNOWN)
 
 
-def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) -> BlockLocator:
+def locator_of(when: Any, blocks: Any, schedule: Any, zone: str | None) -> BlockLocator:
     """Return the locator for a schedule and the given times or blocks. Raise if they do not match."""
     if zone is not None:
         zone_info(zone)
-    elif where is not None and where.timed and not isinstance(schedule, Schedule):
-        zone = zone_named(where.values)
+    elif when is not None and not isinstance(schedule, Schedule):
+        zone = zone_named(when)
     if isinstance(schedule, str):
         schedule = specs.parse_schedule("schedule", schedule, zone or "UTC")
     if isinstance(schedule, list | tuple):
-        return _named_blocks(where, [_plain(name) for name in schedule])
+        return _named_blocks(blocks, [_plain(name) for name in schedule])
     if isinstance(schedule, Numbered):
         schedule = schedule.blocks
     is_count = isinstance(schedule, int | np.integer) and not isinstance(schedule, bool)
@@ -123,7 +109,7 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
             f"schedule={schedule!r}: give a Schedule, a string such as 'daily:6', the number of blocks, or a "
             "list of their names"
         )
-    if where is None:
+    if when is None and blocks is None:
         count = 1 if schedule is None else schedule if is_count else schedule.blocks
         if count > 1:
             raise ValueError(
@@ -131,7 +117,7 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
                 "block_column= to a column of X, or give when= or blocks="
             )
         return BlockLocator(Numbered(1))
-    if where.timed:
+    if when is not None:
         if is_count:
             raise ValueError(
                 f"schedule={schedule}: a number of blocks does not assign times to blocks: "
@@ -141,7 +127,7 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
         return BlockLocator(chosen, zone=zone or chosen.zone)
     if schedule is not None:
         return BlockLocator(as_schedule(schedule))
-    given = np.atleast_1d(np.asarray(where.values))
+    given = np.atleast_1d(np.asarray(blocks))
     numbers = whole_numbers(given)
     if numbers is not None:
         if numbers.min() < 0 or numbers.max() >= 10**6:
@@ -149,7 +135,7 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
                 "block numbers are counted from 0 and must be below 1,000,000: give names instead"
             )
         return BlockLocator(Numbered(int(numbers.max()) + 1))
-    if absent(where.values).any():
+    if absent(blocks).any():
         raise ValueError("some rows have no block: leave them out when fitting")
     try:
         names = sorted({_plain(value) for value in given.tolist()})
@@ -158,9 +144,9 @@ def calendar_of(where: TimesOrBlocks | None, schedule: Any, zone: str | None) ->
     return BlockLocator(Numbered(len(names)), tuple(names))
 
 
-def _named_blocks(where: TimesOrBlocks | None, names: list[Any]) -> BlockLocator:
-    """Return the locator for a list of block names."""
-    if where is None or where.timed:
+def _named_blocks(blocks: Any, names: list[Any]) -> BlockLocator:
+    """Return the locator for a list of block names. blocks: the blocks of the rows, or None."""
+    if blocks is None:
         raise ValueError(
             f"schedule={names!r}: names of blocks go with block_column= or blocks=, not with times"
         )
@@ -196,22 +182,25 @@ def whole_numbers(values: Array) -> Array | None:
 
 
 def check_known(
-    placed: RowBlocks, calendar: BlockLocator, where: TimesOrBlocks, *, lenient: bool = False
+    placed: Array, locator: BlockLocator, when: Any, blocks: Any, *, lenient: bool = False
 ) -> None:
-    """Raise if a row's block is missing or unknown; with `lenient`, only if it is unknown."""
-    invalid = (placed.block == UNKNOWN) if lenient else (placed.block < 0)
+    """Raise if a row's block is missing or unknown; with `lenient`, only if it is unknown.
+
+    placed: the block of each row, from `when` or `blocks`.
+    """
+    invalid = (placed == UNKNOWN) if lenient else (placed < 0)
     if not invalid.any():
         return
     row = int(invalid.argmax())
-    if placed.block[row] == MISSING:
-        what = "time" if where.timed else "block"
+    if placed[row] == MISSING:
+        what = "block" if when is None else "time"
         raise ValueError(
-            f"row {row} has no {what}, and there are {calendar.blocks} blocks: leave it out or, to predict "
+            f"row {row} has no {what}, and there are {locator.blocks} blocks: leave it out or, to predict "
             "it, set missing='consensus'"
         )
-    block = where.values if np.ndim(where.values) == 0 else np.asarray(where.values)[row]
-    known = [str(label) for label in calendar.labels[:6]] + ["..."] * (calendar.blocks > 6)
-    remedy = "" if calendar.names else "; schedule=m makes m blocks, counted from 0"
+    block = blocks if np.ndim(blocks) == 0 else np.asarray(blocks)[row]
+    known = [str(label) for label in locator.labels[:6]] + ["..."] * (locator.blocks > 6)
+    remedy = "" if locator.names else "; schedule=m makes m blocks, counted from 0"
     raise ValueError(f"row {row} is in block {_plain(block)!r}: the blocks are {', '.join(known)}{remedy}")
 
 

@@ -13,9 +13,8 @@ from semicyclic.adapters.sklearn.data_frames import (
     is_frame,
     missing_column_message,
     position,
-    take,
+    split_off,
 )
-from semicyclic.adapters.sklearn.row_times import TimesOrBlocks
 
 DTYPES = (np.float64, np.float32)
 # Passed as y for rows to predict.
@@ -27,22 +26,16 @@ def column_of(estimator: Any) -> Any:
     return estimator.block_column if estimator.time_column is None else estimator.time_column
 
 
-def times_or_blocks(when: Any, blocks: Any) -> TimesOrBlocks | None:
-    """Return the times or blocks given to a call, or None. Raise if both are given."""
-    if when is not None and blocks is not None:
-        raise ValueError("give either when= or blocks=, not both")
-    if when is not None:
-        return TimesOrBlocks(True, when)
-    return None if blocks is None else TimesOrBlocks(False, blocks)
-
-
 def features_of(
-    estimator: Any, X: Any, y: Any, where: TimesOrBlocks | None, *, reset: bool
-) -> tuple[Any, Any, TimesOrBlocks | None]:
-    """Validate a table, and return its features, its labels (or None), and the times or blocks of its rows.
+    estimator: Any, X: Any, y: Any, when: Any, blocks: Any, *, reset: bool
+) -> tuple[Any, Any, Any, Any]:
+    """Validate a table, and return its features, and the labels, times and blocks of its rows, or None.
 
+    when, blocks: times or blocks given to the call; otherwise they are in a column of X.
     reset: set the estimator's number and names of columns from this table, instead of checking against them.
     """
+    if when is not None and blocks is not None:
+        raise ValueError("give either when= or blocks=, not both")
     column = column_of(estimator)
     checks: dict[str, Any] = {"accept_sparse": "csr", "dtype": DTYPES}
     labelled = y is not UNLABELLED
@@ -51,8 +44,8 @@ def features_of(
     if column is None:
         check_no_times(X, None)
         if labelled:
-            return *validate_data(estimator, X, y, reset=reset, **checks), where
-        return validate_data(estimator, X, reset=reset, **checks), None, where
+            return *validate_data(estimator, X, y, reset=reset, **checks), when, blocks
+        return validate_data(estimator, X, reset=reset, **checks), None, when, blocks
     check_column(column)
     table = as_table(X)
     if not reset and _is_rest(estimator, table):
@@ -61,8 +54,8 @@ def features_of(
         at = position(table, column)
         if at is None and (reset or isinstance(column, str)):
             raise ValueError(missing_column_message(table, column))
-        if where is not None:
-            name = "when" if where.timed else "blocks"
+        if when is not None or blocks is not None:
+            name = "blocks" if when is None else "when"
             raise ValueError(
                 f"column {column!r} of X already has the time or block of rows: leave out {name}="
             )
@@ -70,12 +63,12 @@ def features_of(
         assert at is not None
         if table.shape[1] == 1:
             raise ValueError(f"X has only column {column!r}, so there is nothing to learn from: add features")
-        rest, values = take(table, at)
-        where = TimesOrBlocks(estimator.time_column is not None, values)
+        rest, values = split_off(table, at)
+        when, blocks = (None, values) if estimator.time_column is None else (values, None)
         check_no_times(rest, column)
     if labelled:
-        return *check_X_y(rest, y, estimator=estimator, **checks), where
-    return check_array(rest, estimator=estimator, **checks), None, where
+        return *check_X_y(rest, y, estimator=estimator, **checks), when, blocks
+    return check_array(rest, estimator=estimator, **checks), None, when, blocks
 
 
 def _is_rest(estimator: Any, table: Any) -> bool:
