@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.datasets.tweet_csv import csv_bytes, csv_parts
 
 from benchmarks.timing import Figure, Peer, at_least, at_most, best_of, no_goal, note
 from semicyclic.datasets import sentiment140, synthetic_tweets
@@ -62,7 +63,7 @@ def ingest() -> list[Figure]:
     """Reading 200,000 rows from a file into bags of words, against plain Python."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
-        path.write_bytes(b"".join(part.tobytes() for part in synthetic_tweets.make(ROWS)))
+        path.write_bytes(csv_bytes(synthetic_tweets.make(ROWS, vocabulary=2**16)))
         tweets, expected = sentiment140.read_file(path), _read_in_plain_python(path)
         assert [int(words) for words in np.diff(tweets.start)] == [
             len(set(words)) for _, _, words in expected
@@ -93,7 +94,7 @@ def ingest_memory() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.csv"
         with path.open("wb") as file:
-            for part in synthetic_tweets.make():
+            for part in csv_parts(synthetic_tweets.make(vocabulary=2**16)):
                 file.write(part.tobytes())
         size = path.stat().st_size
         done = subprocess.run(
@@ -180,7 +181,7 @@ def _run_minibatch(lists: list[list[int]], labels: Any, w: Any, *, learns: bool)
 
 def protocol_once() -> list[Figure]:
     """One repetition at full size, against the authors' loop, extrapolated from 300 minibatches."""
-    data = sentiment140.read(synthetic_tweets.make())
+    data = synthetic_tweets.make()
     once = _Once(data)
     rng = np.random.default_rng(0)
     chosen = rng.permutation(len(data))[: 300 * 128]

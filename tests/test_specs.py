@@ -54,6 +54,8 @@ def test_sizes_and_schedules() -> None:
         "fading",
         "tail:5",
         "fading:7.5",
+        "polynomial",
+        "polynomial:2",
         "fading:0.25",
         "tail:1000000",
         "fading:7.1234567",

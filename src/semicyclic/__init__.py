@@ -26,7 +26,8 @@ from semicyclic.method.train import Diverged
 from semicyclic.schedule.numbered import Numbered
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.visits import visits
-from semicyclic.store.model_file import Unreadable, load, save
+from semicyclic.store.model_file import load, save
+from semicyclic.store.sealed import Unreadable
 from semicyclic.theory.certificate import Certificate, certificate
 from semicyclic.version import __version__ as __version__
 

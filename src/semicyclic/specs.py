@@ -14,6 +14,15 @@ SECONDS = {
 }  # fmt: skip
 BYTES = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 MOST = 400 * 366 * 86_400
+# Read-outs: an example of their number, if they take one, and what they are.
+READ_OUTS: dict[str, tuple[str | None, str]] = {
+    "mean": (None, "mean of all iterates"),
+    "last": (None, "last iterate"),
+    "last-cycle": (None, "mean of the last cycle"),
+    "tail": ("5", "mean of the last half of the cycles, or of the last 5"),
+    "fading": ("7", "mean with weights that halve every 7 cycles"),
+    "polynomial": ("3", "mean with weights that grow as the 3rd power of the step"),
+}
 
 
 def parse_duration(name: str, text: str) -> int:
@@ -58,22 +67,29 @@ def parse_schedule(name: str, text: str, zone: str) -> Schedule:
     raise ValueError(f"{name}={text!r}: write daily:6, weekly:7, daily:06:00,13:30,22:00 or every:90min:3")
 
 
+def read_out_help() -> str:
+    """Return all read-outs with their meaning, for help texts."""
+    return ", ".join(
+        f"{rule if example is None else f'{rule}, {rule}:{example}'} ({meaning})"
+        for rule, (example, meaning) in READ_OUTS.items()
+    )
+
+
 def parse_read_out(name: str, text: str) -> ReadOut:
-    """Parse mean, last, last-cycle, tail, tail:5, fading or fading:7.5."""
-    rule, _, number = text.partition(":")
-    if rule in ("mean", "last", "last-cycle") and ":" not in text:
-        return ReadOut(rule)
-    if rule in ("tail", "fading") and ":" not in text:
+    """Parse a read-out, such as mean, tail, tail:5 or fading:7.5."""
+    rule, colon, number = text.partition(":")
+    example, _ = READ_OUTS.get(rule, (None, ""))
+    if rule in READ_OUTS and not colon:
         return ReadOut(rule)
     if rule == "tail" and number.isdecimal() and 0 < len(number.lstrip("0")) <= 9:
         return ReadOut(rule, int(number))
-    if (
-        rule == "fading"
-        and re.fullmatch(r"[0-9]*\.?[0-9]+(e[+-]?[0-9]+)?", number)
-        and 0 < float(number) < 1e9
-    ):
+    is_number = re.fullmatch(r"[0-9]*\.?[0-9]+(e[+-]?[0-9]+)?", number)
+    if rule != "tail" and example is not None and is_number and 0 < float(number) < 1e9:
         return ReadOut(rule, float(number))
-    raise ValueError(f"{name}={text!r}: write mean, last, last-cycle, tail, tail:5, fading or fading:7")
+    forms = [
+        rule if example is None else f"{rule}, {rule}:{example}" for rule, (example, _) in READ_OUTS.items()
+    ]
+    raise ValueError(f"{name}={text!r}: write {', '.join(forms)}")
 
 
 def parse_step(name: str, text: str) -> Step:

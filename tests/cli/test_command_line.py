@@ -11,7 +11,9 @@ import pytest
 
 import semicyclic as sc
 from semicyclic.cli import main
+from semicyclic.datasets import synthetic_tweets
 from semicyclic.reports.lower_bounds import check_claims
+from tests.datasets.tweet_csv import csv_bytes
 
 COMMAND = [sys.executable, "-m", "semicyclic.cli.main"]
 
@@ -156,10 +158,8 @@ def test_theory_writes_its_bounds(tmp_path: Path) -> None:
 
 def test_reproduce_prints_what_it_always_did(tmp_path: Path) -> None:
     """On a file in Sentiment140's layout, so on the way a user goes."""
-    from semicyclic.datasets import synthetic_tweets
-
     file = tmp_path / "small.csv"
-    file.write_bytes(b"".join(part.tobytes() for part in synthetic_tweets.make(12_000)))
+    file.write_bytes(csv_bytes(synthetic_tweets.make(12_000, vocabulary=4096)))
     done = call("reproduce", str(file), "--out", str(tmp_path / "out"), "--repetitions", "2", "--seed", "3")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -35,6 +35,18 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_sample_rows_is_how_far_classes_are_looked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(300)
+    rows[200]["y"] = "maybe"
+    command = ("train", str(write(tmp_path, rows)), *TRAIN, "--method", "pluralistic", "--out")
+    assert here(*command, str(tmp_path / "few"), "--sample-rows", "150") == 1
+    assert "label 'maybe' is new, the classes are 'no', 'yes'" in capsys.readouterr().err
+    assert here(*command, str(tmp_path / "all"), "--sample-rows", "300") == 0
+    assert sc.load(tmp_path / "all" / MODEL).classes == ("maybe", "no", "yes")
+
+
 def read_csv(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
@@ -238,6 +250,10 @@ def test_progress_is_shown_on_a_terminal(
         (
             ("train", "ROWS", *TRAIN, "--out", "o", "--read-out", "tail:"),
             "--read-out tail:: write mean, last, last-cycle, tail, tail:5",
+        ),
+        (
+            ("train", "ROWS", *TRAIN, "--out", "o", "--sample-rows", "0"),
+            "--sample-rows 0: must be at least 1",
         ),
         (("train", "ROWS", *TRAIN, "--out", "o", "--loss", "cubic"), "unknown loss 'cubic'"),
         (("train", "ROWS", *TRAIN, "--out", "o", "--batch-size", "0"), "--batch-size 0: must be at least 1"),

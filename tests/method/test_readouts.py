@@ -66,6 +66,55 @@ def test_tail_and_fading_weigh_cycles_as_defined(
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", KINDS)
+@given(seed=seeds, exponent=st.sampled_from([0.5, 1.0, 3.0]))
+@settings(max_examples=8, deadline=None)
+def test_polynomial_weights_grow_with_the_steps_of_a_block(
+    width: str, kind: str, seed: int, exponent: float
+) -> None:
+    """By definition: a cycle has the integral of s^exponent over its steps, which share it evenly."""
+    made = case(seed, width=width, kind=kind)
+    expected = {}
+    for block, steps in by_block(made).items():
+        weight = np.array([step.weight for step in steps])
+        cycles, cycle = np.unique([step.cycle for step in steps], return_inverse=True)
+        bounds = np.r_[0.0, np.cumsum(np.bincount(cycle, weight, len(cycles)))]
+        density = np.diff(bounds ** (exponent + 1)) / np.diff(bounds)
+        share = density[cycle] * weight
+        expected[block] = np.tensordot(share / share.sum(), np.stack([s.before for s in steps]), axes=1)
+    check(trained(made).polynomial(exponent).weights, expected)
+
+
+def test_polynomial_weights_do_not_depend_on_how_a_visit_is_recorded() -> None:
+    """Parts of a stream end within visits, which then have two records."""
+    made = case(3, n=200)
+    whole, parts = trained(made), trained_in_parts(made, 10**9)
+    assert len(parts.log.table().weight) > len(whole.log.table().weight)
+    np.testing.assert_allclose(parts.polynomial(3.0).weights, whole.polynomial(3.0).weights, atol=1e-6)
+
+
+def test_polynomial_weights_treat_hedged_experts_alike() -> None:
+    """At the same probability, the mean of both experts in every cycle."""
+    made = case(5, n=200)
+    run = train.hedged(made.rows, made.blocks, step_size=0.1, loss=made.settings["loss"], batch_size=4)
+    table = run.log.table()
+    weights = average.polynomial(table, run.member, 3.0)
+    for cycle in np.unique(table.cycle):
+        for block in range(run.blocks):
+            mine = (table.cycle[weights.record] == cycle) & (weights.model == block)
+            by_expert = table.weight[weights.record[mine]]
+            if len(by_expert):
+                shares = weights.mean[mine] / weights.mean[mine].sum()
+                np.testing.assert_allclose(shares, by_expert / by_expert.sum(), atol=1e-12)
+
+
+def test_a_small_exponent_gives_the_mean_and_a_large_one_the_last_record() -> None:
+    run = trained(case(3, n=300))
+    np.testing.assert_allclose(run.polynomial(1e-9).weights, run.mean().weights, atol=1e-6)
+    np.testing.assert_allclose(run.polynomial(1e6).weights, run.last_cycle().weights, atol=1e-6)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", KINDS)
 @given(seed=seeds)
 @settings(max_examples=8, deadline=None)
 def test_through_gives_a_run_as_it_stood_then(width: str, kind: str, seed: int) -> None:
@@ -298,6 +347,7 @@ def test_what_was_dropped_is_refused_naming_the_budget(width: str) -> None:
     refused: list[Callable[[], object]] = [
         lambda: run.tail(100),
         lambda: run.fading(1000.0),
+        lambda: run.polynomial(3.0),
         lambda: run.mean(through=int(made.problem.cycle[0])),
     ]
     for call in refused:
@@ -319,6 +369,7 @@ def test_bad_read_outs_are_refused() -> None:
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: run.tail(0), "at least one cycle"),
         (lambda: run.fading(0.0), "positive number of cycles"),
+        (lambda: run.polynomial(0.0), "must be positive"),
         (lambda: run.coarser(2), "give groups="),
         (lambda: run.coarser(2, groups=[9] * run.blocks), "a number from 0 to 1"),
         (lambda: run.soft(np.ones((run.blocks, 2)), 2), "must be distributions"),

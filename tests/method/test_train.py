@@ -351,3 +351,18 @@ def test_runs_and_losses_can_be_copied_and_shown() -> None:
     run = train.pluralistic(ROWS, 2, loss=sc.loss.quantile(0.1234567), batch_size=1)
     assert copy.deepcopy(run.mean()).loss == run.loss
     assert repr(run) == "Run(2 blocks, 1 columns, loss.quantile(0.1234567), 1 cycles kept)"
+
+
+def test_rows_may_be_overwritten_after_a_call() -> None:
+    """An unfilled minibatch waits in a copy."""
+    X, y, block = np.eye(6, dtype=np.float32), np.array([0.0, 1, 0, 1, 1, 0]), np.zeros(6, np.int64)
+    runs = []
+    for overwrite in (False, True):
+        labels = y.copy()
+        run = sc.train.pluralistic(
+            [sc.Rows(X, labels, block=block)], 1, batch_size=4, classes=(0.0, 1.0), final=False
+        )
+        if overwrite:
+            labels[:] = 1 - labels
+        runs.append(sc.train.finish(run).last().weights)
+    np.testing.assert_array_equal(runs[0], runs[1])

@@ -68,11 +68,11 @@ def count(files: list[Any], options: FormatOptions) -> tuple[int, int, int]:
     reader = Reader(
         JOB, inputs.name, first := open_stream(JOB, parts, inputs.name), FeatureNames.of(first.features)
     )
-    learnt = sum(len(chunk.rows.rows) for chunk in reader.chunks(iter(parts)) if chunk.rows is not None)
+    trained = sum(len(chunk.arrived.rows) for chunk in reader.chunks(iter(parts)))
     last = reader.rest()
-    learnt += 0 if last is None or last.rows is None else len(last.rows.rows)
+    trained += 0 if last is None else len(last.arrived.rows)
     counts = reader.state.counts
-    return counts.read, learnt, counts.refused + counts.unlabelled + reader.state.late.dropped
+    return counts.read, trained, counts.refused + counts.unlabelled + reader.state.late.dropped
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
@@ -84,10 +84,10 @@ def test_damaged_files_give_a_sentence_or_rows_that_add_up(
     path = write(tmp_path, rows_of(60), form)
     path.write_bytes(damaged(path.read_bytes(), how))
     try:
-        read, learnt, left_out = count([path], FormatOptions(batch=9))
+        read, trained, left_out = count([path], FormatOptions(batch=9))
     except ValueError:
         return  # a sentence, as the command line prints it
-    assert read == learnt + left_out
+    assert read == trained + left_out
 
 
 @given(how=changes)
@@ -120,11 +120,11 @@ def test_no_line_of_damaged_json_is_lost(how: list[tuple[float, int, bytes]], tm
         except ValueError:
             continue
     try:
-        read, learnt, _ = count([path], FormatOptions())
+        read, trained, _ = count([path], FormatOptions())
     except ValueError:
         return
     assert read == len(lines)
-    assert learnt <= fine
+    assert trained <= fine
 
 
 def test_the_rows_that_reach_a_chunk_are_those_of_the_file(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from semicyclic.store.json_codec import from_json, to_json
 from semicyclic.tables.arrow import booleans, numbers, texts
 from semicyclic.tables.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, ColumnRequest, Schema, infer_schema
 from semicyclic.tables.features import MAX_DEVIATIONS, FeatureNames, Features, learn_scales, scale_of
@@ -363,7 +364,7 @@ def test_what_a_column_is_follows_from_its_cells() -> None:
     assert columns.ignored == {
         "count": "as asked", "day": "a time", "typed day": "a time", "list": "of type list<item: int64>"
     }  # fmt: skip
-    assert Schema.from_json(columns.to_json()) == columns
+    assert from_json(to_json(columns), Schema) == columns
 
 
 @pytest.mark.parametrize(

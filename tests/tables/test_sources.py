@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semicyclic.store.json_codec import from_json, to_json
 from semicyclic.tables import byte_stream
 from semicyclic.tables.sources import ReadPosition, Sources
 from semicyclic.tables.text_formats import FormatOptions
@@ -184,7 +185,7 @@ def test_reading_goes_on_from_every_mark(tmp_path: Path, form: str, monkeypatch:
     whole = [row["at"] for part in parts for row in part.batch.table.to_pylist()]
     assert len(whole) == 60
     for number, part in enumerate(parts):
-        mark = ReadPosition.from_json(json.loads(json.dumps(part.position.to_json())))
+        mark = from_json(json.loads(json.dumps(to_json(part.position))), ReadPosition)
         rest, _, _ = read_all(Sources([path, last], options), mark)
         done = sum(each.batch.table.num_rows for each in parts[: number + 1])
         assert [row["at"] for row in rest] == whole[done:]
@@ -275,7 +276,7 @@ def held(ticks: list[int], first: int = 0) -> WaitingRows:
     array = np.array(ticks, np.int64)
     number = np.arange(first, first + len(ticks))
     table = pa.table({"n": number})
-    return WaitingRows(table, array, array, number.astype(float))
+    return WaitingRows(table, array, array, number.astype(float), number, number)
 
 
 @given(

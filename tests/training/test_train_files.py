@@ -20,7 +20,7 @@ from semicyclic import specs
 from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import encode
 from semicyclic.method.loss import logistic
-from semicyclic.store.checkpoint import VERSION, read_checkpoint, write_checkpoint
+from semicyclic.store.checkpoint import FORMAT, read_checkpoint, write_checkpoint
 from semicyclic.tables import byte_stream
 from semicyclic.tables.columns import ColumnRequest
 from semicyclic.tables.sources import Sources
@@ -34,10 +34,11 @@ from semicyclic.training.run_dir import (
     RESULTS,
     VISITS,
     lock_run_dir,
-    read_run,
+    read_log,
     write_state,
 )
 from semicyclic.training.train_files import FileTraining, TrainProgress
+from semicyclic.training.what_if import open_run
 from tests.tables.small_tables import Row, rows_of, write, write_csv
 
 SCHEDULE = sc.Schedule.daily(6, zone="UTC")
@@ -54,9 +55,7 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "MAX_LATE_SHARE", 0.7)
 
 
-def run(
-    out: Path, files: list[Any], job: TrainConfig = JOB, *, resume: bool = False, **how: Any
-) -> dict[str, Any]:
+def run(out: Path, files: list[Any], job: TrainConfig = JOB, *, resume: bool = False, **how: Any) -> Any:
     """Train in a folder, checkpoints and models at every chunk."""
     out.mkdir(exist_ok=True)
     options = how.pop("options", FormatOptions(batch=50))
@@ -177,6 +176,20 @@ def test_numbers_are_answered_in_their_own_units(tmp_path: Path) -> None:
     assert 0.2 * truth.var() < results["progressive"]["all"] < 0.6 * truth.var()
 
 
+@pytest.mark.parametrize("method", ["pluralistic", "auto"])
+def test_a_huber_loss_is_reported_in_the_units_of_the_labels(tmp_path: Path, method: str) -> None:
+    # The threshold counts in units of the label's scale; a huge one makes it the squared loss.
+    path = write(tmp_path, rows_of(600, label="number", days=20))
+    job = replace(JOB, method=method)
+    losses = {}
+    for name in ("squared", "huber(1000000)", "huber(0.5)"):
+        out = tmp_path / name
+        losses[name] = run(out, [path], replace(job, loss=sc.loss.by_name(name)))["progressive"]["all"]
+    assert losses["huber(1000000)"] == losses["squared"] > losses["huber(0.5)"]
+    _, about = read_checkpoint(tmp_path / "huber(0.5)" / CHECKPOINT)
+    assert sc.load(tmp_path / "huber(0.5)" / MODEL).loss == sc.loss.huber(0.5 * about["labels"]["scale"])
+
+
 # -------------------------------------------------------------------- killed and resumed
 
 
@@ -295,13 +308,12 @@ def test_checkpoints_that_are_damaged_foreign_or_older_are_refused(tmp_path: Pat
     for name in ("state.vectors", "pages", "records.changes", "start"):
         write_checkpoint(state, {key: value for key, value in arrays.items() if key != name}, about)
         with pytest.raises(sc.Unreadable):
-            read_run(out)
+            sc.load_run(out)
     state.write_bytes(good)
-    text = json.dumps({"version": VERSION}).encode()
-    older = good.replace(f'\\"version\\": {VERSION}'.encode(), b'\\"version\\": 0')
-    assert older != good, text
+    older = good.replace(f'\\"version\\":{FORMAT.version}'.encode(), b'\\"version\\":0')
+    assert older != good
     state.write_bytes(older)
-    with pytest.raises(sc.Unreadable, match="a checkpoint in format 0"):
+    with pytest.raises(sc.Unreadable, match="a checkpoint of semicyclic in format 0"):
         run(out, [path], resume=True)
 
 
@@ -400,11 +412,12 @@ def test_lateness_puts_rows_back_in_their_place(tmp_path: Path) -> None:
     assert less["rows"]["read"] == less["rows"]["used"] + less["rows"]["late_dropped"]
 
 
-@pytest.mark.parametrize("hourly", [False, True])
-def test_a_label_is_learned_only_after_its_delay(tmp_path: Path, hourly: bool) -> None:
+@pytest.mark.parametrize(("hourly", "lateness"), [(False, 0), (True, 0), (False, 86400)])
+def test_a_label_is_learned_only_after_its_delay(tmp_path: Path, hourly: bool, lateness: int) -> None:
     """By definition: score each row by what was learned from visits whose labels had all come.
 
     hourly: many rows come at the very instant at which labels are due, which is too early to know them.
+    lateness: waiting for late rows changes nothing if there are none.
     """
     rows = rows_of(400, days=3)
     if hourly:
@@ -412,6 +425,7 @@ def test_a_label_is_learned_only_after_its_delay(tmp_path: Path, hourly: bool) -
     path = write(tmp_path, rows)
     delay = 5 * 3600
     job = replace(JOB, sample_rows=1 << 14, label_delay=delay * 1_000_000, batch_size=4)
+    job = replace(job, lateness=lateness * 1_000_000)
     results = run(tmp_path / "out", [path], job)
     known = sc.read(path, when="at", label="y", bits=10, bins=4)
     cycle, block = known.place(SCHEDULE)
@@ -442,6 +456,40 @@ def test_a_label_is_learned_only_after_its_delay(tmp_path: Path, hourly: bool) -
     waiting = int((when >= due).sum())
     assert results["rows"]["waiting"] == waiting
     assert results["rows"]["used"] == len(rows) - waiting
+
+
+@pytest.mark.parametrize("delay", [0, 5 * 3600])
+def test_the_log_next_to_auto_is_that_of_a_chain(tmp_path: Path, delay: int) -> None:
+    path = write(tmp_path, rows_of(400, days=3))
+    job = replace(JOB, label_delay=delay * 1_000_000)
+    for method in ("auto", "pluralistic"):
+        run(tmp_path / method, [path], replace(job, method=method))
+    auto, chain = (open_run(tmp_path / method).chain.run for method in ("auto", "pluralistic"))
+    np.testing.assert_allclose(auto.mean().weights, chain.mean().weights, atol=1e-6)
+    assert auto.progressive_loss() == pytest.approx(chain.progressive_loss(), abs=1e-6)
+
+
+@pytest.mark.parametrize("method", ["pluralistic", "auto"])
+def test_what_if_knows_the_labels_that_the_run_knew(tmp_path: Path, method: str) -> None:
+    """Also if the last row is late: it arrives when the newest row has, whatever its own time."""
+    rows = rows_of(400, days=6)
+    rows.append({**rows[-1], "at": rows[200]["at"]})
+    path = write(tmp_path, rows)
+    job = replace(JOB, method=method, label_delay=86_400_000_000, late=LatePolicy.KEEP, sample_rows=1 << 14)
+    results = run(tmp_path / "out", [path], job)
+    chain = open_run(tmp_path / "out").chain
+    _, trained = chain.run.loss_sums()
+    assert trained.sum() == results["rows"]["used"]
+
+
+def test_a_learner_and_its_copy_are_independent(tmp_path: Path) -> None:
+    path = write(tmp_path, rows_of(400, days=6))
+    run(tmp_path / "out", [path], replace(JOB, label_delay=86_400_000_000))
+    chain = read_log(tmp_path / "out").chain
+    before, other = len(chain.queue), chain.copy()
+    assert before > 0
+    other.end()
+    assert len(chain.queue) == before
 
 
 def test_late_labels_do_not_see_how_files_are_cut(tmp_path: Path) -> None:
@@ -508,10 +556,10 @@ def test_odd_calendars(tmp_path: Path, what: str) -> None:
     [
         ([{"at": 1, "y": "a"}], {}, "all labels of the first 1 rows are 'a': name all classes"),
         ([{"at": 1, "y": 5}], {}, "all labels of the first 1 rows are 5"),
-        ([{"at": 1, "y": "a"}, {"at": 2, "y": "b"}], {"loss": "squared"}, "needs numbers as labels"),
+        ([{"at": 1, "y": "a"}, {"at": 2, "y": "b"}], {"loss": sc.loss.squared}, "needs numbers as labels"),
         (
             [{"at": 1, "y": "a"}, {"at": 2, "y": "b"}],
-            {"loss": "softmax(3)"},
+            {"loss": sc.loss.softmax(3)},
             "there are 2 classes in the first rows",
         ),
         ([{"at": 1, "y": None}], {}, "none of the first 1 rows can be used"),
@@ -521,7 +569,7 @@ def test_odd_calendars(tmp_path: Path, what: str) -> None:
         ([{"at": 1, "w": 1}], {}, "there is no column 'y': the columns are 'at', 'w'"),
     ],
 )
-def test_what_cannot_be_learnt_says_why(
+def test_what_cannot_be_learned_says_why(
     tmp_path: Path, rows: list[Row], how: dict[str, Any], sentence: str
 ) -> None:
     with pytest.raises(ValueError, match=r"rows\.csv") as told:
@@ -752,7 +800,7 @@ def test_a_type_that_cannot_be_read_is_refused_by_its_column(tmp_path: Path, nam
     pq.write_table(other, tmp_path / "b.parquet")
     wish = ColumnRequest(("at",), "y")
     if asked in ("number", "category", "text"):
-        wish = wish._replace(**{asked: ("x",)})  # type: ignore[arg-type]
+        wish = replace(wish, **{asked: ("x",)})  # type: ignore[arg-type]
     for number, files in enumerate((["b.parquet"], ["a.parquet", "b.parquet"])):
         job = replace(JOB, columns=wish, sample_rows=1 if number else 4, classes=("p", "q"), skip_errors=True)
         try:

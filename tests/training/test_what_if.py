@@ -38,7 +38,7 @@ def test_other_models_of_a_log_are_those_of_the_run(logged: Path, tmp_path: Path
     assert here("what-if", str(logged / "auto"), *words, "--out", str(tmp_path / "out")) == 0
     results = json.loads((tmp_path / "out" / "results.json").read_text())
     assert len(results["models"]) == 6
-    run = open_run(logged / "auto").state.run
+    run = open_run(logged / "auto").chain.run
     assert len(np.unique(run.log.table().cycle)) == 30
     coarse = run.coarser(sc.Schedule.daily(6))
     for name, model in (

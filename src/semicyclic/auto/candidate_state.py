@@ -20,8 +20,8 @@ class RowWindow(NamedTuple):
     fine, cycle: [n] finest block and cycle.
     frozen_at: [n] freeze time in microseconds, that is when the models that predict the row in the
         walk-forward protocol were last updated.
-    known, known_frozen: [n] number of rows of the window whose labels are known when the row arrives, and at
-        its freeze time.
+    known, known_frozen: [new rows] number of rows of the window whose labels are known when a new row
+        arrives, and at its freeze time. New rows are the last of the window.
     """
 
     starts: Array

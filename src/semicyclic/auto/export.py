@@ -4,7 +4,7 @@ A mixture of linear models is a linear model. `Portfolio.exported_protocol` name
 whose mixture weights are exported.
 """
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -15,6 +15,30 @@ from semicyclic.types import Array
 
 # Candidates with less weight in the mixture are left out of the exported model.
 MIN_MIXTURE_WEIGHT = 1e-5
+
+
+class CandidateWeight(TypedDict):
+    """A candidate in a mixture: its weight, and its mean loss if there were rows."""
+
+    name: str
+    weight: float
+    loss: float | None
+
+
+class SlotChoice(TypedDict):
+    """The mixture in a slot: weight of its rows, mean loss, and the candidates with the most weight."""
+
+    rows: float
+    loss: float | None
+    candidates: list[CandidateWeight]
+
+
+class Choice(TypedDict):
+    """A mixture: the evaluation protocol of its weights, the number of candidates, and its slots by name."""
+
+    by: str
+    candidates: int
+    blocks: dict[str, SlotChoice]
 
 
 def weights_of(portfolio: Portfolio, protocol: str) -> Array:
@@ -44,11 +68,11 @@ def unseen(portfolio: Portfolio) -> tuple[int, ...]:
     )
 
 
-def describe_choice(portfolio: Portfolio, top: int = 3) -> dict[str, Any]:
-    """Return each slot's `top` candidates, with their mixture weights and mean losses, as a JSON value."""
+def describe_choice(portfolio: Portfolio, top: int = 3) -> Choice:
+    """Return each slot's `top` candidates, with their mixture weights and mean losses."""
     names, mixing = portfolio.names, portfolio.protocols[portfolio.exported_protocol].mixing
     weights = weights_of(portfolio, portfolio.exported_protocol)
-    blocks = {}
+    blocks: dict[str, SlotChoice] = {}
     for slot, label in enumerate(portfolio.candidate_set.calendar.labels):
         rows = float(mixing.weight[slot])
         loss = [float(total) / rows if rows > 0 else None for total in mixing.loss[slot]]

@@ -23,9 +23,9 @@ from semicyclic.auto.buffer import RowBuffer, concat_buffers
 from semicyclic.auto.candidate_state import CandidateState, RowWindow, new_candidate_state, widen, workspace
 from semicyclic.auto.candidates import CandidateSet, CandidateTables
 from semicyclic.auto.column_map import ColumnMap
-from semicyclic.auto.protocol import EvaluationProtocol, Plan, new_protocol
+from semicyclic.auto.protocol import EvaluationProtocol, LossPlan, new_protocol
 from semicyclic.method.loss import Loss
-from semicyclic.method.rows import Rows
+from semicyclic.method.rows import Rows, rows_from_arrays, rows_to_arrays
 from semicyclic.schedule.block_edges import DAY
 from semicyclic.schedule.label_delay import known_before
 from semicyclic.schedule.schedule import Schedule
@@ -66,6 +66,15 @@ class PortfolioScores(NamedTuple):
     forward_auto: Array
 
 
+class LastRow(NamedTuple):
+    """Cycle, finest block, freeze time and block of the last row."""
+
+    cycle: int = LONG_AGO
+    fine: int = LONG_AGO
+    frozen_at: int = LONG_AGO
+    block: int = 0
+
+
 class PortfolioPart(NamedTuple):
     """A subset of the candidates and its state, processed by one thread."""
 
@@ -88,7 +97,7 @@ class Portfolio:
     threads: number of threads. rows: number of rows so far. freezes: number of freeze times so far.
     parts: the candidates, split. protocols: the active protocols by name.
     waiting: rows whose labels are not known yet. columns: columns of the features.
-    last: cycle, finest block and freeze time of the last row. block: its block.
+    last: the last row.
     """
 
     candidate_set: CandidateSet
@@ -107,8 +116,7 @@ class Portfolio:
     protocols: dict[str, EvaluationProtocol] = field(default_factory=dict)
     waiting: RowBuffer | None = None
     columns: ColumnMap = field(init=False)
-    last: tuple[int, int, int] = (LONG_AGO, LONG_AGO, LONG_AGO)
-    block: int = 0
+    last: LastRow = LastRow()  # noqa: RUF009
 
     def __post_init__(self) -> None:
 
@@ -155,42 +163,34 @@ class Portfolio:
 
         if self.waiting is None or self.waiting.size == 0:
             return
-        window = self._window(self.waiting)
+        window = self._window(self.waiting, self.waiting.take(slice(0, 0)))
         plan = self._plan()
         for part in self.parts:
             kernels.candidate_sgd.learn_rest(
-                part.tables, plan, part.state, window, 0, workspace(part.tables, plan[2])
+                part.tables, plan, part.state, window, 0, workspace(part.tables, plan.outputs)
             )
         self.protocols = {name: protocol.end(plan) for name, protocol in self.protocols.items()}
         self.waiting = self.waiting.take(slice(self.waiting.size, self.waiting.size))
 
     def _to_buffer(self, rows: Rows, clock: Array, ticks: Array | None, target: Array) -> RowBuffer:
         """Return rows as a buffer, with blocks and freeze times; update the counts of the stream."""
-        calendar = self.candidate_set.calendar
-        if ticks is not None:
-            assert isinstance(calendar.schedule, Schedule)
-            (cycle, block), fine = calendar.schedule.place(ticks), calendar.place(ticks)
-            zone: str | None = calendar.schedule.zone
-        else:
-            (cycle, block), zone = rows.place(calendar.schedule), None
+        calendar, zone = self.candidate_set.calendar, None
+        cycle, block = rows.place(calendar.schedule)
+        if ticks is None:
             fine = calendar.fine[block]
-        weight = np.ones(len(rows), np.float32) if rows.weight is None else rows.weight.astype(np.float32)
+        else:
+            assert isinstance(calendar.schedule, Schedule)
+            fine, zone = calendar.place(ticks), calendar.schedule.zone
         frozen_at = self.freeze_times(np.asarray(clock, np.int64), cycle, fine, zone)
         if len(rows):
-            self.freezes += int((np.diff(frozen_at, prepend=self.last[2]) != 0).sum())
-            self.last = (int(cycle[-1]), int(fine[-1]), int(frozen_at[-1]))
-            self.block = int(block[-1])
+            self.freezes += int((np.diff(frozen_at, prepend=self.last.frozen_at) != 0).sum())
+            self.last = LastRow(int(cycle[-1]), int(fine[-1]), int(frozen_at[-1]), int(block[-1]))
         return RowBuffer(
-            rows.indptr,
-            rows.indices.astype(np.uint32, copy=False),
-            rows.values.astype(np.float32, copy=False),
+            rows.with_blocks(block, cycle),
             np.asarray(target, np.float32),
-            weight,
             np.asarray(fine, np.int64),
-            np.asarray(cycle, np.int64),
             np.asarray(clock, np.int64),
             frozen_at,
-            np.asarray(block, np.int64),
         )
 
     def freeze_times(self, clock: Array, cycle: Array, fine: Array, zone: str | None) -> Array:
@@ -209,7 +209,7 @@ class Portfolio:
         for number, previous in zip(numbers, self.last, strict=False):
             changed |= np.diff(number, prepend=previous) != 0
         first = np.maximum.accumulate(np.where(changed, np.arange(len(clock)), -1))
-        return np.where(first >= 0, clock[np.maximum(first, 0)], self.last[2])
+        return np.where(first >= 0, clock[np.maximum(first, 0)], self.last.frozen_at)
 
     def _process(self, new: RowBuffer) -> PortfolioScores:
         """Predict new rows, and train on all rows whose labels are known."""
@@ -217,8 +217,8 @@ class Portfolio:
         waiting = self.waiting
         old = 0 if waiting is None else waiting.size
         rows = new if waiting is None or old == 0 else concat_buffers(waiting, new)
-        window, plan = self._window(rows), self._plan()
-        count, outputs = new.size, plan[2]
+        window, plan = self._window(rows, new), self._plan()
+        count, outputs = new.size, plan.outputs
         if self.subsample and self.freezes >= MAX_FREEZES_FOR_PROGRESSIVE:
             self.protocols.pop("progressive", None)
         active = [name in self.protocols for name in PROTOCOLS]
@@ -249,7 +249,8 @@ class Portfolio:
                 protocol = self.protocols[name]
                 self.protocols[name], score, auto = protocol.predict(plan, self.delay, mixing_rows, score)
             predictions += [score.reshape(len(score), self.candidate_set.size, outputs), auto]
-        trained = walked[0][2]
+        # All parts have trained on the same rows.
+        (_, _, trained), *_ = walked
         self.waiting = rows.take(slice(trained, rows.size))
         first, self.rows = self.rows, self.rows + count
         return PortfolioScores(first, *predictions)
@@ -280,7 +281,7 @@ class Portfolio:
         """Return the complete state as named arrays, for a checkpoint."""
         arrays = {
             "column_of": self.columns.column_of,
-            "counts": np.array([self.rows, self.freezes, self.columns.used, self.block, *self.last]),
+            "counts": np.array([self.rows, self.freezes, self.columns.used, *self.last]),
         }
         for number, part in enumerate(self.parts):
             arrays |= {f"part{number}.{name}": array for name, array in part.state._asdict().items()}
@@ -289,7 +290,10 @@ class Portfolio:
             arrays |= {f"{name}.pending.{key}": array for key, array in rows._asdict().items()}
             arrays |= {f"{name}.{key}": array for key, array in zip(SCORE_FIELDS, scores, strict=True)}
         if self.waiting is not None:
-            arrays |= {f"waiting.{name}": array for name, array in self.waiting._asdict().items()}
+            rows, *columns = self.waiting
+            arrays |= rows_to_arrays(rows, "waiting.")
+            names = RowBuffer._fields[1:]
+            arrays |= {f"waiting.{name}": array for name, array in zip(names, columns, strict=True)}
         return arrays
 
     def restore(self, arrays: dict[str, Array]) -> None:
@@ -298,9 +302,9 @@ class Portfolio:
         def copies(prefix: str, names: tuple[str, ...]) -> list[Array]:
             return [arrays[f"{prefix}.{name}"].copy() for name in names]
 
-        self.rows, self.freezes, used, self.block, *last = (int(count) for count in arrays["counts"])
+        self.rows, self.freezes, used, *last = (int(count) for count in arrays["counts"])
         self.columns.used, self.columns.column_of = used, arrays["column_of"].copy()
-        self.last = (last[0], last[1], last[2])
+        self.last = LastRow(*last)
         self.parts = [
             part._replace(state=CandidateState(*copies(f"part{number}", CandidateState._fields)))
             for number, part in enumerate(self.parts)
@@ -315,30 +319,38 @@ class Portfolio:
             for name in active
         }
         if "waiting.clock" in arrays:
-            self.waiting = RowBuffer(*copies("waiting", RowBuffer._fields))
+            rows = rows_from_arrays(arrays, "waiting.", width=self.width, intercept=self.intercept)
+            self.waiting = RowBuffer(rows, *copies("waiting", RowBuffer._fields[1:]))
 
     # ------------------------------------------------------------------ kernel inputs
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> LossPlan:
         """Return the loss in the form that the kernels take."""
-        return self.loss.code, self.loss.level, self.loss.outputs
+        return LossPlan(self.loss.code, self.loss.level, self.loss.outputs)
 
     def _mixing_rows(self, rows: RowBuffer) -> tuple[Array, ...]:
         """Return the fields of `MixingRows` other than the last."""
         slot = self.candidate_set.calendar.slot[rows.fine]
-        visit = rows.cycle * (self.candidate_set.calendar.size + 1) + rows.fine
-        return slot, visit, rows.clock, rows.frozen_at, rows.target, rows.weight, rows.block
+        cycle, block = rows.rows.cycle, rows.rows.block
+        assert cycle is not None
+        assert block is not None
+        visit = cycle * (self.candidate_set.calendar.size + 1) + rows.fine
+        return slot, visit, rows.clock, rows.frozen_at, rows.target, rows.weight, block
 
-    def _window(self, rows: RowBuffer) -> Any:
-        """Return rows laid out for the kernels, with features mapped to columns, intercept and marks."""
+    def _window(self, rows: RowBuffer, new: RowBuffer) -> Any:
+        """Return rows laid out for the kernels, with features mapped to columns, intercept and marks.
 
-        self.columns.take_in(rows.indices)
+        new: the last of the rows, which are to be predicted.
+        """
+
+        indptr, indices = rows.rows.indptr, rows.rows.indices.astype(np.uint32, copy=False)
+        self.columns.take_in(indices)
         self._widen()
         mark = self.parts[0].tables.mark
-        starts = rows.indptr + np.arange(rows.size + 1) * (mark.shape[1] + 1)
+        starts = indptr + np.arange(rows.size + 1) * (mark.shape[1] + 1)
         columns, values = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]), np.float32)
         norm = np.empty(rows.size, np.float32)
-        cells = rows.indptr, rows.indices, rows.values
+        cells = indptr, indices, rows.rows.values.astype(np.float32, copy=False)
         kernels.candidate_sgd.lay_out(
             cells,
             self.columns.column_of,
@@ -347,8 +359,9 @@ class Portfolio:
             float(self.intercept),
             (starts, columns, values, norm),
         )
-        per_row = rows.target, rows.weight, norm, rows.fine, rows.cycle, rows.frozen_at
-        known = [known_before(rows.clock, until, self.delay) for until in (rows.clock, rows.frozen_at)]
+        assert rows.rows.cycle is not None
+        per_row = rows.target, rows.weight, norm, rows.fine, rows.rows.cycle, rows.frozen_at
+        known = [known_before(rows.clock, until, self.delay) for until in (new.clock, new.frozen_at)]
         return RowWindow(starts, columns, values, *per_row, *known)
 
     def _widen(self) -> None:

@@ -10,8 +10,14 @@ from semicyclic.types import Array
 
 # Of the fields of `kernels.mixing.MixingRows`.
 ROW_DTYPES = (np.int64, np.int64, np.int64, np.int64, np.float32, np.float32, np.int64, np.float64)
-# A loss for the kernels: its code, its quantile level, and the number of scores per row.
-Plan = tuple[int, float, int]
+
+
+class LossPlan(NamedTuple):
+    """The loss in the form that the kernels take: its code and level, and the number of scores per row."""
+
+    code: int
+    level: float
+    outputs: int
 
 
 class EvaluationProtocol(NamedTuple):
@@ -28,7 +34,7 @@ class EvaluationProtocol(NamedTuple):
     auto: Array
 
     def predict(
-        self, plan: Plan, delay: int, rows: Any, score: Array
+        self, plan: LossPlan, delay: int, rows: Any, score: Array
     ) -> tuple["EvaluationProtocol", Array, Array]:
         """Predict new rows from the candidates' scores, and record the losses of labels that become known.
 
@@ -36,7 +42,7 @@ class EvaluationProtocol(NamedTuple):
         Returns the new state, the candidates' scores with invalid ones set to 0, and the mixture's scores.
         """
 
-        number, outputs = len(score), plan[2]
+        number, outputs = len(score), plan.outputs
         pending = len(self.pending.clock)
         strategy_score = np.empty((number, kernels.mixing.STRATEGIES * outputs), np.float32)
         new = score, strategy_score, np.empty((number, outputs), np.float32)
@@ -47,15 +53,16 @@ class EvaluationProtocol(NamedTuple):
             ),
             *(np.concatenate(pair) for pair in zip(self[2:], new, strict=True)),
         )
-        clock, frozen_at = full.pending.clock, full.pending.frozen_at
-        known = known_before(clock, clock, delay), known_before(clock, frozen_at, delay)
+        known = tuple(
+            known_before(full.pending.clock, until, delay) for until in (rows.clock, rows.frozen_at)
+        )
         recorded = kernels.mixing.choose(
             full.mixing, plan, tuple(full.pending), (0, pending), known, full[2:], full._scratch()
         )
         # `choose` has set invalid scores to 0, so return its copy of the scores.
         return full._drop_first(recorded), full.score[pending:], full.auto[pending:]
 
-    def end(self, plan: Plan) -> "EvaluationProtocol":
+    def end(self, plan: LossPlan) -> "EvaluationProtocol":
         """Record the losses of all remaining rows at the end of the stream."""
 
         kernels.mixing.record_remaining(self.mixing, plan, tuple(self.pending), 0, self[2:], self._scratch())

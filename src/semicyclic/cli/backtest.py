@@ -12,13 +12,11 @@ from semicyclic.cli.options import (
     DEFAULT_COLUMNS,
     ColumnOptions,
     Files,
-    Label,
+    InputOptions,
     LabelDelay,
     Memory,
     ReportDir,
     ScheduleSpec,
-    When,
-    Zone,
     parse_warm_up,
 )
 from semicyclic.cli.output_dir import output_dir
@@ -28,10 +26,8 @@ def backtest(
     files: Files,
     /,
     *,
-    when: When,
-    label: Label,
+    inputs: InputOptions,
     out: ReportDir,
-    zone: Zone = "UTC",
     schedule: ScheduleSpec = "daily:24",
     label_delay: LabelDelay = "0",
     warm_up: Annotated[
@@ -67,11 +63,9 @@ def backtest(
         source = load_stream(
             files,
             lambda share, stage: report_progress(0.2 * share, stage),
-            when=when,
-            label=label,
+            inputs,
+            columns,
             schedule=schedule,
-            zone=zone,
-            columns=columns,
             memory=memory,
         )
         warm_up_rows = parse_warm_up(warm_up, source.stream.clock)

@@ -17,7 +17,7 @@ from semicyclic import datasets, evaluation, experiments, reports, store, traini
 from semicyclic.cli.backtest import backtest_results
 from semicyclic.cli.diagnose import diagnosis, suggested_options
 from semicyclic.cli.load_stream import load_stream
-from semicyclic.cli.options import ColumnOptions, parse_warm_up
+from semicyclic.cli.options import ColumnOptions, InputOptions, parse_warm_up
 from semicyclic.cli.output_dir import output_dir
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.types import ReportProgress
@@ -107,11 +107,9 @@ def _diagnose_and_backtest(out: Path, seed: int, report_progress: ReportProgress
     source = load_stream(
         [datasets.flights.data_path()],
         _rescale_progress(report_progress, 0.0, 0.2),
-        when=["when"],
-        label="late",
+        InputOptions(["when"], "late", datasets.flights.ZONE),
+        ColumnOptions(lateness="1d"),
         schedule="daily:24",
-        zone=datasets.flights.ZONE,
-        columns=ColumnOptions(lateness="1d"),
         memory="4GB",
     )
     warm_up_rows = parse_warm_up("30%", source.stream.clock)

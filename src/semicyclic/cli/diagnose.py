@@ -12,12 +12,10 @@ from semicyclic.cli.options import (
     DEFAULT_COLUMNS,
     ColumnOptions,
     Files,
-    Label,
+    InputOptions,
     LabelDelay,
     Memory,
     ReportDir,
-    When,
-    Zone,
 )
 from semicyclic.cli.output_dir import output_dir
 
@@ -30,10 +28,8 @@ def diagnose(
     files: Files,
     /,
     *,
-    when: When,
-    label: Label,
+    inputs: InputOptions,
     out: ReportDir,
-    zone: Zone = "UTC",
     label_delay: LabelDelay = "0",
     seed: Annotated[int, Parameter(help="Random seed for the subsets of days behind the confidence.")] = 0,
     memory: Memory = "4GB",
@@ -58,11 +54,9 @@ def diagnose(
         source = load_stream(
             files,
             lambda share, stage: report_progress(0.2 * share, stage),
-            when=when,
-            label=label,
+            inputs,
+            columns,
             schedule="daily:24",
-            zone=zone,
-            columns=columns,
             memory=memory,
         )
         report_progress(0.2, "looking for rhythms")

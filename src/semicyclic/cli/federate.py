@@ -4,7 +4,7 @@ import json
 import logging
 import shutil
 import time
-from dataclasses import fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +19,62 @@ from semicyclic.cli.output_dir import output_dir
 STATE_DIR, OPTIONS_FILE = "state", "asked.json"
 
 
+@Parameter(name="*")
+@dataclass(frozen=True)
+class FleetOptions:
+    """Options of `federate` that describe the fleet and its training."""
+
+    availability: Annotated[
+        str,
+        Parameter(
+            help="Times at which devices are available: label-cycle (in one block only), cosine or linear "
+            "(mostly during their night), flat (alike at all hours), rows (at the times of their rows), or a "
+            "trace file: FedScale's JSON, or NPZ with A and step_minutes."
+        ),
+    ] = "label-cycle"
+    devices: Annotated[int, Parameter(help="Number of devices (synthetic).")] = 1000
+    per_round: Annotated[int, Parameter(help="Number of replies that end a round, k.")] = 20
+    invited: Annotated[
+        int | None, Parameter(help="Number of devices invited to a round, n. Default: 1.3 times --per-round.")
+    ] = None
+    days: Annotated[int, Parameter(help="Number of simulated days of training.")] = 10
+    rounds_per_block: Annotated[int, Parameter(help="Rounds per block of a day.")] = 6
+    local_steps: Annotated[
+        list[int] | None,
+        Parameter(
+            help="SGD steps per device and round; several values are compared. [default: 10]",
+            consume_multiple=True,
+            negative=(),
+        ),
+    ] = None
+    step_size: Annotated[
+        float,
+        Parameter(help="Step size of the local steps; 0: the best of four for each approach."),
+    ] = 0.0
+    batch_size: BatchSize = 10
+    skew: Annotated[
+        float,
+        Parameter(help="Amplitude of the share of positive labels over time zones, below .5 (synthetic)."),
+    ] = 0.35
+    turn: Annotated[
+        float,
+        Parameter(help="Maximum rotation of the class direction over time zones, in radians (synthetic)."),
+    ] = 0.0
+    ties: Annotated[
+        float,
+        Parameter(help="Dependence of device speed, reliability and data size on the time zone; 0: none."),
+    ] = 0.0
+    separation: Annotated[float, Parameter(help="Minimum hours between two participations of a device.")] = (
+        0.0
+    )
+    deadline: Annotated[float, Parameter(help="Seconds after which a round stops waiting for replies.")] = (
+        30.0
+    )
+
+
+DEFAULT_FLEET = FleetOptions()
+
+
 def federate(
     data: Annotated[
         str,
@@ -31,52 +87,7 @@ def federate(
     out: Annotated[
         Path, Parameter(help="Output folder for the report, its figures, results.json and the models.")
     ],
-    availability: Annotated[
-        str,
-        Parameter(
-            help="Times at which devices are available: label-cycle (in one block only), cosine or linear "
-            "(mostly during their night), flat (alike at all hours), rows (at the times of their rows), or a "
-            "trace file: FedScale's JSON, or NPZ with A and step_minutes."
-        ),
-    ] = "label-cycle",
-    devices: Annotated[int, Parameter(help="Number of devices (synthetic).")] = 1000,
-    per_round: Annotated[int, Parameter(help="Number of replies that end a round, k.")] = 20,
-    invited: Annotated[
-        int | None, Parameter(help="Number of devices invited to a round, n. Default: 1.3 times --per-round.")
-    ] = None,
-    days: Annotated[int, Parameter(help="Number of simulated days of training.")] = 10,
-    rounds_per_block: Annotated[int, Parameter(help="Rounds per block of a day.")] = 6,
-    local_steps: Annotated[
-        list[int] | None,
-        Parameter(
-            help="SGD steps per device and round; several values are compared. [default: 10]",
-            consume_multiple=True,
-            negative=(),
-        ),
-    ] = None,
-    step_size: Annotated[
-        float,
-        Parameter(help="Step size of the local steps; 0: the best of four for each approach."),
-    ] = 0.0,
-    batch_size: BatchSize = 10,
-    skew: Annotated[
-        float,
-        Parameter(help="Amplitude of the share of positive labels over time zones, below .5 (synthetic)."),
-    ] = 0.35,
-    turn: Annotated[
-        float,
-        Parameter(help="Maximum rotation of the class direction over time zones, in radians (synthetic)."),
-    ] = 0.0,
-    ties: Annotated[
-        float,
-        Parameter(help="Dependence of device speed, reliability and data size on the time zone; 0: none."),
-    ] = 0.0,
-    separation: Annotated[
-        float, Parameter(help="Minimum hours between two participations of a device.")
-    ] = 0.0,
-    deadline: Annotated[
-        float, Parameter(help="Seconds after which a round stops waiting for replies.")
-    ] = 30.0,
+    fleet: FleetOptions = DEFAULT_FLEET,
     repetitions: Annotated[int, Parameter(help="Number of repetitions, each with a new fleet.")] = 3,
     seed: Annotated[int, Parameter(help="Random seed for fleets and training.")] = 0,
 ) -> None:
@@ -89,12 +100,10 @@ def federate(
 
     Example: semicyclic federate --availability cosine --local-steps 1 10 --out fleet
     """
-    given = dict(locals())
-
     reports.plot.check_installed()
     if repetitions < 1:
         raise ValueError(f"--repetitions {repetitions}: must be at least 1")
-    settings, steps = _parse_settings(given)
+    settings, steps = _parse_settings(data, fleet, seed)
     # Import before anything is written: Flower may not be installed.
     compare = experiments.federated.compare
     # The report counts every rejected reply, so Flower's log lines for every round are not needed.
@@ -102,7 +111,8 @@ def federate(
     started = time.perf_counter()
     console = Console(stderr=True)
     with output_dir(out), reports.terminal.progress(console) as report_progress:
-        state_dir = _open_state_dir(out, given, console)
+        options = {"data": data, **asdict(fleet), "repetitions": repetitions, "seed": seed}
+        state_dir = _open_state_dir(out, options, console)
         try:
             results, models = compare.compare(
                 settings,
@@ -129,24 +139,22 @@ def federate(
 
 
 def _parse_settings(
-    given: dict[str, Any],
+    data: str, fleet: FleetOptions, seed: int
 ) -> "tuple[experiments.federated.fleet.FleetSettings, tuple[int, ...]]":
     """Check the options; return the fleet's settings and the numbers of local steps to compare."""
-
-    steps = tuple(given["local_steps"] or (10,))
+    steps = tuple(fleet.local_steps or (10,))
     if len(set(steps)) != len(steps) or min(steps) < 1:
         raise ValueError(f"--local-steps {' '.join(map(str, steps))}: different numbers, each at least 1")
-    invited = -(-13 * given["per_round"] // 10) if given["invited"] is None else given["invited"]
-    names = {field.name for field in fields(experiments.federated.fleet.FleetSettings)}
-    copied = {name: given[name] for name in names - {"local_steps", "invited"}}
-    return experiments.federated.fleet.FleetSettings(**copied, local_steps=steps[0], invited=invited), steps
+    invited = -(-13 * fleet.per_round // 10) if fleet.invited is None else fleet.invited
+    options = {**asdict(fleet), "local_steps": steps[0], "invited": invited}
+    return experiments.federated.fleet.FleetSettings(data=data, seed=seed, **options), steps
 
 
 def _open_state_dir(out: Path, given: dict[str, Any], console: Console) -> Path:
     """Return the folder of the unfinished run, created if missing; raise if that run had other options."""
     state_dir = out / STATE_DIR
 
-    options = {name: str(value) for name, value in given.items() if name != "out"}
+    options = {name: str(value) for name, value in given.items()}
     options_path = state_dir / OPTIONS_FILE
     if options_path.exists():
         try:

@@ -3,7 +3,7 @@
 from typing import Any, NamedTuple
 
 from semicyclic import auto, evaluation, experiments, tables, training
-from semicyclic.cli.options import ColumnOptions
+from semicyclic.cli.options import ColumnOptions, InputOptions
 from semicyclic.cli.train import train_config
 from semicyclic.types import ReportProgress
 
@@ -19,12 +19,10 @@ class LoadedStream(NamedTuple):
 def load_stream(
     files: list[str],
     report_progress: ReportProgress,
-    *,
-    when: list[str],
-    label: str,
-    schedule: str,
-    zone: str,
+    inputs: InputOptions,
     columns: ColumnOptions,
+    *,
+    schedule: str,
     memory: str,
 ) -> LoadedStream:
     """Read all rows of the files into memory, as a labelled stream.
@@ -32,18 +30,17 @@ def load_stream(
     The label delay is 0 here: labels are known as soon as their rows are read, and the backtest applies the
     delay later.
     """
-    config = train_config(
-        when=when, label=label, schedule=schedule, zone=zone, columns=columns, memory=memory
-    )
+    config = train_config(inputs, columns, schedule=schedule, memory=memory)
     if columns.loss == "hinge":
         raise ValueError("--loss hinge: it has no probabilities to be judged by: choose logistic")
-    inputs = tables.sources.Sources(files, columns.format_options())
-    loaded = training.load_all.load_all(config, inputs, report_progress)
+    sources = tables.sources.Sources(files, columns.format_options())
+    loaded = training.load_all.load_all(config, sources, report_progress)
     labels = loaded.reading.labels
     scale = labels.scale if not labels.classes else 1.0
     if not scale < 1e100:
         raise ValueError(
-            f"the labels in column {label!r} are of order {scale:.0e}, which is too large: rescale them first"
+            f"the labels in column {inputs.label!r} are of order {scale:.0e}, which is too large: "
+            "rescale them first"
         )
     target = auto.buffer.targets(loaded.rows.labels, labels.loss)
     stream = evaluation.backtest.LabelledStream(

@@ -87,6 +87,16 @@ BatchSize = Annotated[int, Parameter(help="Rows per SGD step (minibatch size).")
 
 @Parameter(name="*")
 @dataclass(frozen=True)
+class InputOptions:
+    """Options of `train`, `backtest` and `diagnose` for the time, the label and the time zone."""
+
+    when: When
+    label: Label
+    zone: Zone = "UTC"
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
 class ColumnOptions:
     """Options of `train`, `backtest` and `diagnose` for columns and for reading files."""
 

@@ -20,12 +20,10 @@ from semicyclic.cli.options import (
     BatchSize,
     ColumnOptions,
     Files,
-    Label,
+    InputOptions,
     LabelDelay,
     Memory,
     ScheduleSpec,
-    When,
-    Zone,
 )
 from semicyclic.cli.output_dir import output_dir
 
@@ -37,13 +35,11 @@ def train(
     files: Files,
     /,
     *,
-    when: When,
-    label: Label,
+    inputs: InputOptions,
     out: Annotated[
         Path, Parameter(help="Output folder for the model, the checkpoint, the log and results.json.")
     ],
     schedule: ScheduleSpec = "daily:6",
-    zone: Zone = "UTC",
     method: Annotated[
         Literal["auto", "pluralistic", "separate", "residual", "hedged", "consensus"],
         Parameter(
@@ -60,10 +56,7 @@ def train(
     batch_size: BatchSize = BATCH_SIZE,
     read_out: Annotated[
         str,
-        Parameter(
-            help="Model of a block: mean of its iterates, last iterate, tail:5 (mean of the last 5 cycles), "
-            "tail (of half of them), last-cycle, or fading:5 (mean with a half-life of 5 cycles)."
-        ),
+        Parameter(help=f"Model of a block: {specs.read_out_help()}."),
     ] = READ_OUT,
     first_pass: Annotated[
         bool,
@@ -78,6 +71,13 @@ def train(
         str,
         Parameter(help="Minimum time between checkpoints, and between model files; 0: as often as possible."),
     ] = "2s",
+    sample_rows: Annotated[
+        int | None,
+        Parameter(
+            help="Number of first rows from which column types, scales and classes are inferred. "
+            "Default: 16384."
+        ),
+    ] = None,
     follow: Annotated[
         bool, Parameter(negative=(), help="Keep reading as the input grows (like `tail -f`).")
     ] = False,
@@ -98,11 +98,9 @@ def train(
     """
 
     config = train_config(
-        when=when,
-        label=label,
+        inputs,
+        columns,
         schedule=schedule,
-        zone=zone,
-        columns=columns,
         memory=memory,
         label_delay=label_delay,
         method=method,
@@ -110,8 +108,9 @@ def train(
         batch_size=batch_size,
         read_out=read_out,
         first_pass=first_pass,
+        sample_rows=sample_rows,
     )
-    inputs = tables.sources.Sources(files, columns.format_options(), follow)
+    sources = tables.sources.Sources(files, columns.format_options(), follow)
     console = Console(stderr=True)
     with output_dir(out), training.run_dir.lock_run_dir(out), _sigterm_as_interrupt():
         if training.run_dir.holds_run(out) and not resume:
@@ -126,7 +125,7 @@ def train(
         try:
             with reports.train.progress(console) as report_progress:
                 file_training = training.train_files.FileTraining(
-                    config, inputs, out, report_progress, save_seconds=save_seconds
+                    config, sources, out, report_progress, save_seconds=save_seconds
                 )
                 results = file_training.go(resume=resume)
         except KeyboardInterrupt:
@@ -160,12 +159,10 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def train_config(
-    *,
-    when: list[str],
-    label: str,
-    schedule: str,
-    zone: str,
+    inputs: InputOptions,
     columns: ColumnOptions,
+    *,
+    schedule: str,
     memory: str,
     label_delay: str = "0",
     method: str = "pluralistic",
@@ -173,9 +170,10 @@ def train_config(
     batch_size: int = BATCH_SIZE,
     read_out: str = READ_OUT,
     first_pass: bool = False,
+    sample_rows: int | None = None,
 ) -> "training.config.TrainConfig":
     """Check the options of `train` and return the settings of the run."""
-    time_columns = tuple(name for names in when for name in names.split(","))
+    time_columns = tuple(name for names in inputs.when for name in names.split(","))
     if len(time_columns) not in (1, 2):
         raise ValueError(f"--when {' '.join(time_columns)}: give one column, or two: a date and an hour")
     by_type = {name: tuple(getattr(columns, name) or ()) for name in ("number", "category", "text", "ignore")}
@@ -191,10 +189,12 @@ def train_config(
         raise ValueError(f"--bins {columns.bins}: must be from 1 to 1000")
     if columns.bits is not None and not 4 <= columns.bits <= 24:
         raise ValueError(f"--bits {columns.bits}: must be from 4 to 24")
+    if sample_rows is not None and sample_rows < 1:
+        raise ValueError(f"--sample-rows {sample_rows}: must be at least 1")
     try:
-        schedules.timezones.zone_info(zone)
+        schedules.timezones.zone_info(inputs.zone)
     except ValueError as error:
-        raise ValueError(f"--zone {zone}: {error}") from None
+        raise ValueError(f"--zone {inputs.zone}: {error}") from None
     if columns.when_format is not None and "%" not in columns.when_format:
         raise ValueError(
             f"--when-format {columns.when_format}: write it with % signs, such as '%d.%m.%Y %H:%M'"
@@ -202,8 +202,7 @@ def train_config(
     memory_bytes = specs.parse_size("memory", memory)
     if memory_bytes < 64 * 10**6:
         raise ValueError(f"--memory {memory}: must be at least 64MB")
-    if columns.loss is not None:
-        methods.loss.by_name(columns.loss)
+    loss = None if columns.loss is None else methods.loss.by_name(columns.loss)
     step, model_read_out = (
         specs.parse_step("step_size", step_size),
         specs.parse_read_out("read_out", read_out),
@@ -211,10 +210,10 @@ def train_config(
     if method == "auto":
         _check_auto_defaults(step_size=step_size, batch_size=batch_size, read_out=read_out)
     return training.config.TrainConfig(
-        tables.columns.ColumnRequest(time_columns, label, zone, columns.when_format, **by_type),
-        specs.parse_schedule("schedule", schedule, zone),
+        tables.columns.ColumnRequest(time_columns, inputs.label, inputs.zone, columns.when_format, **by_type),
+        specs.parse_schedule("schedule", schedule, inputs.zone),
         method=method,
-        loss=columns.loss,
+        loss=loss,
         classes=tuple(columns.classes or ()),
         step=step,
         batch_size=batch_size,
@@ -226,6 +225,7 @@ def train_config(
         bits=columns.bits,
         bins=columns.bins,
         first_pass=first_pass,
+        sample_rows=tables.cleaning.START if sample_rows is None else sample_rows,
         read_out=model_read_out,
     )
 

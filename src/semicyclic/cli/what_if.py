@@ -30,8 +30,7 @@ def what_if(
         Parameter(
             consume_multiple=True,
             negative=(),
-            help="mean, last, last-cycle, tail, tail:5, fading or fading:5 (cycles). "
-            "Default: mean, tail, last-cycle and last.",
+            help=f"{specs.read_out_help()}. Default: mean, tail, last-cycle and last.",
         ),
     ] = None,
     until: Annotated[int | None, Parameter(help="Leave out this number of cycles at the end.")] = None,
@@ -62,7 +61,7 @@ def what_if(
     seconds = time.perf_counter() - started
     results: dict[str, Any] = {
         "run": log.config.method,
-        "cycles_kept": log.cycles,
+        "cycles_kept": len(training.what_if.cycles_of(log)),
         "seconds": seconds,
         "models": [],
     }

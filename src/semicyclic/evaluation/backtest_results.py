@@ -1,7 +1,7 @@
 """Contents of the `results.json` of a backtest."""
 
 from math import isfinite
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -14,16 +14,67 @@ PROTOCOL_KEYS = {"progressive": "progressive", "forward": "walk_forward"}
 SIGNIFICANT_DIGITS = 7
 
 
-def summarize_backtest(result: Backtest, schedule: Schedule, units: tuple[float, float]) -> dict[str, Any]:
+# Scores of a model by measure, such as log_loss and accuracy.
+Scores = dict[str, float]
+
+
+class Gain(TypedDict):
+    """Loss of a model in excess of the automatic choice, paired by cycle; the margin is None if unknown."""
+
+    mean: float
+    margin: float | None
+
+
+class BlockScores(TypedDict):
+    """Scores in one block, of the automatic choice, the candidates and the baselines."""
+
+    rows: int
+    auto: Scores
+    candidates: dict[str, Scores]
+    baselines: dict[str, Scores]
+
+
+class ProtocolResults(TypedDict):
+    """Results under one protocol. best: name of the best candidate. intervals: 95 % of the first measure."""
+
+    auto: Scores
+    candidates: dict[str, Scores]
+    baselines: dict[str, Scores]
+    best: str
+    intervals: dict[str, list[float] | None]
+    gains: dict[str, Gain]
+    by_block: dict[str, BlockScores]
+    gain_by_cycle: dict[str, list[float]]
+    rows_by_cycle: list[int]
+
+
+class WeightsOverTime(TypedDict):
+    """Mixture weights over time, summed by kind of chain, step size and read-out; last: by candidate."""
+
+    at: list[int]
+    chains: dict[str, list[float]]
+    steps: dict[str, list[float]]
+    read_outs: dict[str, list[float]]
+    last: dict[str, float]
+
+
+class BacktestSummary(TypedDict):
+    """Results of a backtest by protocol, with the choice over time and the numbers of the cycles."""
+
+    progressive: ProtocolResults
+    walk_forward: ProtocolResults
+    choice: dict[str, WeightsOverTime]
+    cycles: list[int]
+
+
+def summarize_backtest(result: Backtest, schedule: Schedule, units: tuple[float, float]) -> BacktestSummary:
     """Return, per protocol, scores, confidence intervals, scores by block, gains, and mixture weights.
 
     units: as in `LabelledStream`.
     """
     return {
-        **{
-            key: _protocol_results(result, result.tallies[name], schedule, units)
-            for name, key in PROTOCOL_KEYS.items()
-        },
+        "progressive": _protocol_results(result, result.tallies["progressive"], schedule, units),
+        "walk_forward": _protocol_results(result, result.tallies["forward"], schedule, units),
         "choice": {
             key: _weights_over_time(result, result.looks[name]) for name, key in PROTOCOL_KEYS.items()
         },
@@ -33,7 +84,7 @@ def summarize_backtest(result: Backtest, schedule: Schedule, units: tuple[float,
 
 def _protocol_results(
     result: Backtest, tally: ScoreSums, schedule: Schedule, units: tuple[float, float]
-) -> dict[str, Any]:
+) -> ProtocolResults:
     """Return the results under one protocol."""
     names, count = result.names, result.candidates
     scores = [_round_scores(measures) for measures in tally.overall(units)]
@@ -48,7 +99,6 @@ def _protocol_results(
         "baselines": dict(zip(names[count + 1 :], scores[count + 1 :], strict=True)),
         "best": names[best],
         "intervals": {names[k]: _interval(scores[k][first], float(margin[k])) for k in (count, *named)},
-        # Loss of each model in excess of the automatic choice, paired by cycle.
         "gains": {names[k]: {"mean": float(gap[k]), "margin": _finite_or_none(gap_margin[k])} for k in named},
         "by_block": _block_scores(result, tally, schedule, units),
         "gain_by_cycle": {
@@ -61,11 +111,11 @@ def _protocol_results(
 
 def _block_scores(
     result: Backtest, tally: ScoreSums, schedule: Schedule, units: tuple[float, float]
-) -> dict[str, Any]:
+) -> dict[str, BlockScores]:
     """Return the mean scores of all models in each block that has rows."""
     first, second = tally.names()
     names, count = result.names, result.candidates
-    blocks = {}
+    blocks: dict[str, BlockScores] = {}
     for block, label in enumerate(schedule.labels):
         rows = tally.rows[block]
         if not rows:
@@ -84,22 +134,25 @@ def _block_scores(
     return blocks
 
 
-def _weights_over_time(result: Backtest, snapshots: list[WeightSnapshot]) -> dict[str, Any]:
+def _weights_over_time(result: Backtest, snapshots: list[WeightSnapshot]) -> WeightsOverTime:
     """Return the mixture weight of each kind of chain, each step size and each read-out over time."""
     weights = np.array([snapshot.weights for snapshot in snapshots])
     parts = [name.rsplit(", ", 2) for name in result.names[: result.candidates]]
-    summed = {}
-    for key, position in (("chains", 0), ("steps", 1), ("read_outs", 2)):
+
+    def summed(position: int) -> dict[str, list[float]]:
         labels = [part[position] for part in parts]
-        summed[key] = {
+        return {
             name: [round(float(w), 4) for w in weights[:, [label == name for label in labels]].sum(axis=1)]
             for name in dict.fromkeys(labels)
         }
+
     last = weights[-1]
     top = np.argsort(-last)[:10]
     return {
         "at": [snapshot.clock for snapshot in snapshots],
-        **summed,
+        "chains": summed(0),
+        "steps": summed(1),
+        "read_outs": summed(2),
         "last": {result.names[k]: round(float(last[k]), 4) for k in top},
     }
 

@@ -1,6 +1,6 @@
 """Diagnosis of a stream: effects of the time of day and the weekday, their cost, and the regime."""
 
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -31,8 +31,63 @@ BLOCK_COUNTS = (2, 3, 4, 6, 8, 12, 24)
 MIN_SHARE_OF_BEST = 0.9
 
 
-def diagnose(stream: LabelledStream, zone: str, rng: np.random.Generator) -> dict[str, Any]:
-    """Return the effects of hours, weekdays and periods of time, and the verdict, as a JSON value."""
+class Verdict(TypedDict):
+    """The regime, and the method, number of blocks and period that it recommends. confidence: 0 to 1."""
+
+    regime: str
+    method: str
+    blocks: int
+    period: str | None
+    confidence: float
+
+
+class EffectSize(TypedDict):
+    """An effect in nats per row, and the p-value of its test."""
+
+    nats_a_row: float
+    chance: float
+    is_there: bool
+
+
+class Effect(TypedDict):
+    """Effect of a part of time on the intercept and on the weights; parts: number of parts."""
+
+    parts: int
+    intercept: EffectSize
+    weights: EffectSize
+
+
+class BlockCount(TypedDict):
+    """Effect size with the day cut into a number of blocks, and the p-values of its tests."""
+
+    blocks: int
+    nats_a_row: float
+    intercept_chance: float
+    weights_chance: float
+
+
+class Similarity(TypedDict):
+    """Cosines between the weights of the blocks' models; None for blocks with too few rows."""
+
+    blocks: list[str]
+    cosines: list[list[float | None]]
+
+
+class Diagnosis(TypedDict):
+    """Effects of hours, weekdays and periods of time, label rates by them, and the verdict."""
+
+    verdict: Verdict
+    columns_looked_at: int
+    rows_looked_at: int
+    rhythms: dict[str, Effect]
+    block_counts: list[BlockCount]
+    labels: dict[str, list[dict[str, Any]]]
+    models: Similarity
+    recent_past: dict[str, float]
+
+
+def diagnose(stream: LabelledStream, zone: str, rng: np.random.Generator) -> Diagnosis:
+    """Return the effects of hours, weekdays and periods of time, and the verdict."""
     sample = score_tests.sample_of(stream.rows, stream.target, stream.loss)
     cuts = cuts_of(stream.ticks[sample.number], zone, sample.X.shape[1])
     evidence = evidence_of(sample, cuts)
@@ -65,8 +120,8 @@ def diagnose(stream: LabelledStream, zone: str, rng: np.random.Generator) -> dic
     }
 
 
-def _effect(test: ScoreTest, rows: int) -> dict[str, Any]:
-    """Return a score test as a JSON value, with effects in nats per row."""
+def _effect(test: ScoreTest, rows: int) -> Effect:
+    """Return the result of a score test, with effects in nats per row."""
     return {
         "parts": test.parts,
         "intercept": {
@@ -82,11 +137,11 @@ def _effect(test: ScoreTest, rows: int) -> dict[str, Any]:
     }
 
 
-def _compare_block_counts(sample: DenseSample, cuts: TimeGroups) -> list[dict[str, Any]]:
+def _compare_block_counts(sample: DenseSample, cuts: TimeGroups) -> list[BlockCount]:
     """Return the effect size for the day cut into fewer or more blocks."""
     common = score_tests.fit(sample)
     finest = score_tests.parts_of(sample, common, cuts.hour, cuts.hours)
-    results = []
+    results: list[BlockCount] = []
     for blocks in BLOCK_COUNTS:
         if cuts.hours % blocks:
             continue
@@ -95,15 +150,18 @@ def _compare_block_counts(sample: DenseSample, cuts: TimeGroups) -> list[dict[st
             *(np.stack([array[group == block].sum(axis=0) for block in range(blocks)]) for array in finest)
         )
         test = score_tests.score_test(parts)
-        results.append({"blocks": blocks, "nats_a_row": effect_size(test) / len(sample.y), **_p_values(test)})
+        results.append(
+            {
+                "blocks": blocks,
+                "nats_a_row": effect_size(test) / len(sample.y),
+                "intercept_chance": test.intercept_chance,
+                "weights_chance": test.weights_chance,
+            }
+        )
     return results
 
 
-def _p_values(test: ScoreTest) -> dict[str, float]:
-    return {"intercept_chance": test.intercept_chance, "weights_chance": test.weights_chance}
-
-
-def _recommended_blocks(regime: str, evidence: RegimeEvidence, counts: list[dict[str, Any]]) -> int:
+def _recommended_blocks(regime: str, evidence: RegimeEvidence, counts: list[BlockCount]) -> int:
     """Return the recommended number of blocks: 1 without a rhythm, 7 for a weekly one."""
     if regime in ("none", "drift"):
         return 1
@@ -170,8 +228,7 @@ def _label_rates(stream: LabelledStream, part: Array, names: Any) -> list[dict[s
     return rates
 
 
-def _model_similarity(evidence: RegimeEvidence, cuts: TimeGroups) -> dict[str, Any]:
-    """Return the cosines between the weights of the blocks' models; None for blocks with too few rows."""
+def _model_similarity(evidence: RegimeEvidence, cuts: TimeGroups) -> Similarity:
     w = evidence.weights
     length = np.linalg.norm(w, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -30,6 +30,7 @@ records up):
     block_lasts    the iterate after the block's latest visit, as in the paper's experiment
     tails          the mean over the block's last few cycles
     fading         the mean with weights that halve every few cycles
+    polynomial     the mean with weights that grow as a power of the number of the step, equal in a cycle
 
 The average over all steps, (1 / T) sum_t w_t (eq. 3), is `block_means` of one model to which all blocks
 belong.
@@ -78,19 +79,19 @@ class ReadOut(NamedTuple):
 
     Parameters
     ----------
-    rule : {"mean", "last", "last-cycle", "tail", "fading"}
-    cycles : float, optional
+    rule : {"mean", "last", "last-cycle", "tail", "fading", "polynomial"}
+    number : float, optional
         Of "tail", the number of cycles, by default half of those in the log; of "fading", the half-life in
-        cycles, by default 7.
+        cycles, by default 7; of "polynomial", the exponent, by default 3.
     """
 
     rule: str
-    cycles: float | None = None
+    number: float | None = None
 
     def __str__(self) -> str:
-        if self.cycles is None:
+        if self.number is None:
             return self.rule
-        number = str(int(self.cycles)) if self.rule == "tail" else repr(float(self.cycles)).removesuffix(".0")
+        number = str(int(self.number)) if self.rule == "tail" else repr(float(self.number)).removesuffix(".0")
         return f"{self.rule}:{number}"
 
     @property
@@ -187,6 +188,23 @@ def fading(table: RecordTable, member: Membership, half_life: float) -> RecordWe
     latest = np.full(member.models, np.iinfo(np.int64).min)
     np.maximum.at(latest, model, cycle)
     return _normalize(model, record, share * np.exp2((cycle - latest[model]) / half_life))
+
+
+def polynomial(table: RecordTable, member: Membership, exponent: float) -> RecordWeights:
+    """The mean with weights that grow as s^exponent, where s counts the steps of each model.
+
+    This is polynomial-decay averaging (Shamir and Zhang, 2013) by cycles: the steps from s to s' of a cycle
+    share the integral of s^exponent over them evenly, however the cycle is divided into records.
+    """
+    model, record, share = _model_records(table, member)
+    pairs, pair = np.unique(np.stack([model, table.cycle[record]]), axis=1, return_inverse=True)
+    steps = np.bincount(pair, share)
+    total = np.bincount(pairs[0], steps, member.models)
+    end = np.cumsum(steps) - (np.cumsum(total) - total)[pairs[0]]
+    # In shares of all steps of the model, so that powers neither overflow nor vanish.
+    begin, end = (part.clip(0.0) / total[pairs[0]] for part in (end - steps, end))
+    weight = end ** (exponent + 1) - begin ** (exponent + 1)
+    return _normalize(model, record, share * (weight / steps)[pair])
 
 
 def block_lasts(table: RecordTable, member: Membership) -> RecordWeights:

@@ -137,8 +137,7 @@ def pack(
     -------
     Packed
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
-        raise ValueError(f"batch_size={batch_size!r}: must be a whole number, at least 1")
+    check_batch_size(batch_size)
     schedule = as_schedule(schedule)
     located = rows.place(schedule) if order is None else _check_order(order, rows, schedule.blocks)
     runs = visits(located.cycle, located.block)
@@ -150,6 +149,12 @@ def pack(
     visits_ = bounds.astype(np.int64), runs.cycle, runs.block
     layout = _lay_out(rows, targets, steps, visits_, None if order is None else order.rows)
     return Packed(layout, schedule, loss, known, batch_size, rows.width, rows.intercept)
+
+
+def check_batch_size(batch_size: int) -> None:
+    """Raise unless the batch size is a positive integer."""
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:
+        raise ValueError(f"batch_size={batch_size!r}: must be a whole number, at least 1")
 
 
 def _check_order(order: RowOrder, rows: Rows, blocks: int) -> Located:

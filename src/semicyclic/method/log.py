@@ -21,6 +21,7 @@ from semicyclic.method.average import (
     own_models,
 )
 from semicyclic.method.loss_stats import LossStats, add_losses, no_losses
+from semicyclic.schedule.schedule import Located
 from semicyclic.types import Array
 
 # The most entries of the table [records, active vectors, models] that holds the weights of changes: models
@@ -86,11 +87,11 @@ class Log:
         empty = np.zeros((0, self.experts) if name in BY_EXPERT else 0)
         return np.concatenate([empty, *(getattr(page, name) for page in self.pages)])
 
-    def places(self) -> tuple[Array, Array]:
+    def places(self) -> Located:
         """Cycle and block of every record."""
         none = np.zeros(0, np.int64)
         cycle = np.concatenate([none, *(page.cycle for page in self.pages)])
-        return cycle, np.concatenate([none, *(page.block for page in self.pages)])
+        return Located(cycle, np.concatenate([none, *(page.block for page in self.pages)]))
 
     def table(self) -> RecordTable:
         """Cycle, slot, weight and expert of every record: what read-outs are computed from."""
@@ -104,11 +105,11 @@ class Log:
         """Loss statistics by block over all steps so far, for certificates."""
         before = no_losses(self.blocks) if self.past is None else self.past.tally
         columns = (self.column(name) for name in ("steps", "step_loss", "most", "spread"))
-        return add_losses(before, self.places()[1], *columns)
+        return add_losses(before, self.places().block, *columns)
 
     def losses(self) -> tuple[Array, Array]:
         """[m] sums of the progressive losses of each block's rows, and the weights of the rows."""
-        block = self.places()[1]
+        block = self.places().block
         loss, rows = (np.bincount(block, self.column(name), self.blocks) for name in ("loss", "rows"))
         return (loss, rows) if self.past is None else (loss + self.past.loss, rows + self.past.rows)
 
@@ -136,7 +137,7 @@ class Log:
     def _sweep(self, picks: RecordWeights, models: int) -> Array:
 
         dtype, (vectors, width, outputs) = self.start.dtype, self.start.shape
-        records, active = len(self.places()[0]) * self.experts, self.plan.active.shape[1]
+        records, active = len(self.places().cycle) * self.experts, self.plan.active.shape[1]
         out = np.zeros((outputs, width, _pad(models)), dtype)
         tiles = (width - 1 >> kernels.readout.TILE_BITS) + 1
         portion = max(WEIGHTS // max(records * active, 1) // LANES, 1) * LANES
@@ -174,7 +175,7 @@ class Log:
 
     def _drop(self) -> None:
         """Drop the pages of the older half of the cycles: at least one page, never the last."""
-        cycles = np.unique(self.places()[0])
+        cycles = np.unique(self.places().cycle)
         boundary = cycles[len(cycles) // 2]
         older = [bool(page.cycle.max(initial=boundary - 1) < boundary) for page in self.pages]
         count = older.index(False) if False in older else len(older)

@@ -1,6 +1,6 @@
 """`Rows`: checked features and labels, with the time or block of each row."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,9 @@ from semicyclic.types import Array
 
 # Below this many values NumPy checks sooner than Numba loads.
 MANY = 1 << 16
+# Columns of `Rows` with one entry per row, and all its arrays.
+ROW_COLUMNS = ("labels", "weight", "when", "block", "cycle")
+ROW_ARRAYS = ("indptr", "indices", "values", *ROW_COLUMNS)
 TIMES = "rows with times need a Schedule, such as Schedule.daily(6)"
 
 
@@ -109,21 +112,18 @@ class Rows:
         return f"Rows({len(self):,} x {self.width:,}, {cells:.1f} values a row)"
 
     def __getitem__(self, index: slice | Array) -> "Rows":
-        """Select rows by a slice or by an array of row numbers, in that order."""
+        """Select rows by an array of row numbers, in that order, or by a slice, which shares memory."""
+        if isinstance(index, slice) and index.step in (None, 1):
+            low, high, _ = index.indices(len(self))
+            return self._piece(low, max(low, high))
         chosen = _row_numbers(index, len(self))
         if chosen.ndim != 1:
             raise TypeError(f"rows[{index!r}]: choose rows by a slice or an array, such as rows[5:6]")
-        part = object.__new__(Rows)
-        part.width, part.intercept, part.features = self.width, self.intercept, self.features
-        one_piece = isinstance(index, slice) and index.step in (None, 1)
-        if len(chosen) < MANY or one_piece:
+        part = with_fields(self)
+        if len(chosen) < MANY:
             lengths = self.indptr[chosen + 1] - self.indptr[chosen]
             part.indptr = np.r_[0, np.cumsum(lengths)].astype(np.int64)
-            if one_piece and len(chosen):
-                cells: Any = slice(self.indptr[chosen[0]], self.indptr[chosen[-1] + 1])
-            else:
-                shift = np.repeat(self.indptr[chosen] - part.indptr[:-1], lengths)
-                cells = np.arange(part.indptr[-1]) + shift
+            cells = np.arange(part.indptr[-1]) + np.repeat(self.indptr[chosen] - part.indptr[:-1], lengths)
             part.indices, part.values = self.indices[cells], self.values[cells]
         else:
             part.indptr = np.empty(len(chosen) + 1, np.int64)
@@ -134,10 +134,23 @@ class Rows:
             kernels.batching.copy_rows(
                 self.indptr, self.indices, self.values, chosen, copied, (0, len(chosen))
             )
-        for name in ("labels", "weight", "when", "block", "cycle"):
+        for name in ROW_COLUMNS:
             column = getattr(self, name)
             setattr(part, name, None if column is None else column[chosen])
         return part
+
+    def _piece(self, low: int, high: int) -> "Rows":
+        """Return rows low..high-1; their arrays share memory with these."""
+        begin = self.indptr[low : high + 1]
+        cells = slice(begin[0], begin[-1])
+        columns = {name: getattr(self, name) for name in ROW_COLUMNS}
+        return with_fields(
+            self,
+            indptr=begin - begin[0],
+            indices=self.indices[cells],
+            values=self.values[cells],
+            **{name: None if column is None else column[low:high] for name, column in columns.items()},
+        )
 
     def with_blocks(self, block: npt.ArrayLike, cycle: npt.ArrayLike | None = None) -> "Rows":
         """Return the same rows with other blocks and cycles, ignoring their times.
@@ -151,12 +164,8 @@ class Rows:
         -------
         Rows
         """
-        moved = object.__new__(Rows)
-        vars(moved).update(vars(self))
-        moved.when = None
-        moved.block = _whole("block", block, len(self))
-        moved.cycle = None if cycle is None else _whole("cycle", cycle, len(self))
-        return moved
+        cycles = None if cycle is None else _whole("cycle", cycle, len(self))
+        return with_fields(self, when=None, block=_whole("block", block, len(self)), cycle=cycles)
 
     def place(self, schedule: AnySchedule | int) -> Located:
         """Return the cycle and the block of each row.
@@ -216,6 +225,35 @@ def _row_numbers(index: slice | Array, n: int) -> Array:
     return np.arange(n)[index]
 
 
+def with_fields(rows: Rows, **fields: Any) -> Rows:
+    """Return the same rows with other attributes, which must be valid already."""
+    changed = object.__new__(Rows)
+    vars(changed).update(vars(rows), **fields)
+    return changed
+
+
+def copy_rows(rows: Rows) -> Rows:
+    """Return the same rows with arrays of their own."""
+    arrays = {name: getattr(rows, name) for name in ROW_ARRAYS}
+    return with_fields(
+        rows, **{name: None if array is None else array.copy() for name, array in arrays.items()}
+    )
+
+
+def rows_to_arrays(rows: Rows, prefix: str) -> dict[str, Array]:
+    """Return the arrays of rows by name, for a checkpoint."""
+    named = {f"{prefix}{name}": getattr(rows, name) for name in ROW_ARRAYS}
+    return {name: array for name, array in named.items() if array is not None}
+
+
+def rows_from_arrays(arrays: Mapping[str, Array], prefix: str, *, width: int, intercept: bool) -> Rows:
+    """Return the rows of `rows_to_arrays`."""
+    rows = object.__new__(Rows)
+    vars(rows).update({name: arrays.get(f"{prefix}{name}") for name in ROW_ARRAYS})
+    vars(rows).update(width=width, intercept=intercept, features=None)
+    return rows
+
+
 def join(parts: Sequence[Rows]) -> Rows:
     """Concatenate rows."""
     first = parts[0]
@@ -223,10 +261,11 @@ def join(parts: Sequence[Rows]) -> Rows:
         return first
     if any(part.width != first.width or part.intercept != first.intercept for part in parts):
         raise ValueError("parts of one stream must have the same columns and intercept")
-    whole = object.__new__(Rows)
-    whole.width, whole.intercept, whole.features = first.width, first.intercept, first.features
-    whole.indptr = np.r_[0, np.cumsum(np.concatenate([np.diff(part.indptr) for part in parts]))]
-    for name in ("indices", "values", "labels", "weight", "when", "block", "cycle"):
+    whole = with_fields(first)
+    ends = np.cumsum([0, *(part.indptr[-1] for part in parts[:-1])])
+    begins = [part.indptr[1:] + end for part, end in zip(parts, ends, strict=True)]
+    whole.indptr = np.concatenate([first.indptr[:1], *begins])
+    for name in ("indices", "values", *ROW_COLUMNS):
         columns = [getattr(part, name) for part in parts]
         if name == "weight" and any(column is not None for column in columns):
             ones = [np.ones(len(part), first.values.dtype) for part in parts]

@@ -86,7 +86,7 @@ class Run:
     features: Any = None
 
     def __repr__(self) -> str:
-        cycle, _ = self.log.places()
+        cycle = self.log.places().cycle
         kept = f"{len(np.unique(cycle))} cycles kept" if len(cycle) else "no steps yet"
         return f"Run({self.blocks} blocks, {self.log.start.shape[1] - 1:,} columns, {self.loss!r}, {kept})"
 
@@ -104,12 +104,14 @@ class Run:
 
     def read_out(self, what: average.ReadOut, *, through: int | None = None) -> Pluralistic:
         """The model of a read-out given as a value `what`, any of those below but `random`."""
-        rule, cycles = what
+        rule, number = what
         if rule == "tail":
-            kept = len(np.unique(self.log.places()[0]))
-            return self.tail(max(kept // 2, 1) if cycles is None else int(cycles), through=through)
+            kept = len(np.unique(self.log.places().cycle))
+            return self.tail(max(kept // 2, 1) if number is None else int(number), through=through)
         if rule == "fading":
-            return self.fading(7.0 if cycles is None else cycles, through=through)
+            return self.fading(7.0 if number is None else number, through=through)
+        if rule == "polynomial":
+            return self.polynomial(3.0 if number is None else number, through=through)
         return {"mean": self.mean, "last": self.last, "last-cycle": self.last_cycle}[rule](through=through)
 
     def mean(self, *, through: int | None = None) -> Pluralistic:
@@ -156,6 +158,16 @@ class Run:
             if len(kept) == 0 or kept.max() - kept.min() < 53 * half_life:
                 self._over_budget(name)
         read = self._read(lambda t, m: average.fading(t, m, half_life), self.member, through)
+        return self._model(read, name, through)
+
+    def polynomial(self, exponent: float, *, through: int | None = None) -> Pluralistic:
+        """Mean with weights that grow as s^exponent, where s counts the steps of the block."""
+        if not exponent > 0:
+            raise ValueError(f"exponent={exponent!r}: must be positive")
+        name = f"polynomial({exponent:g})"
+        if self._dropped_cycles(through):
+            self._over_budget(name)
+        read = self._read(lambda t, m: average.polynomial(t, m, exponent), self.member, through)
         return self._model(read, name, through)
 
     def random(self) -> Pluralistic:

@@ -11,7 +11,7 @@ from semicyclic.method.arrays import Plan, Records, blank_records, current_weigh
 from semicyclic.method.batches import Packed, pack
 from semicyclic.method.hedge import check_factors, check_rates, in_play
 from semicyclic.method.log import Log
-from semicyclic.method.rows import Rows, join
+from semicyclic.method.rows import Rows, copy_rows, join
 from semicyclic.method.run import Run
 from semicyclic.schedule.visits import visits
 from semicyclic.types import Array
@@ -39,7 +39,8 @@ def continue_run(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -
     if not final:
         runs = visits(*whole.place(run.schedule))
         open_rows = int(runs.start[-1] - runs.start[-2]) % batch_size
-        open_part = whole[len(whole) - open_rows :] if open_rows else None
+        # A copy: rows may share arrays with the caller, who may use them again.
+        open_part = copy_rows(whole[len(whole) - open_rows :]) if open_rows else None
         run = replace(run, pending=open_part)
         if open_rows == len(whole):
             return run

@@ -155,7 +155,7 @@ def sentences(results: Results) -> list[str]:
         labels = ", ".join(results["blocks"][block] for block in results["never_trained"])
         texts.append(
             f"No device took part in {labels}, in some repetition at least: there the mean of all rounds "
-            "stands in for a model of its own."
+            "replaces the model of the block."
         )
     soft, hard = (results["membership"][key]["mean"] for key in ("soft", "hard"))
     if results["soft"] > 0.01:

@@ -40,7 +40,7 @@ def add_loss_rows(table: Table, blocks: list[str], progressive: Results) -> None
     table.add_row("all", f"{sum(rows):,}", "-" if overall is None else f"{overall:.4f}", "")
 
 
-def format_row_counts(rows: Mapping[str, int]) -> str:
+def format_row_counts(rows: Results) -> str:
     """Return the numbers of rows read, used, refused, late and so on; zeros are left out."""
     words = [f"rows: {rows['read']:,} read, {rows['used']:,} used"]
     for name, what in (

@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from semicyclic import training
+from semicyclic import auto, training
 from semicyclic.reports import terminal
 from semicyclic.reports.format import (
     add_loss_rows,
@@ -19,7 +19,6 @@ from semicyclic.reports.format import (
     rows_heading,
 )
 from semicyclic.tables.labels import class_name
-from semicyclic.types import Results
 
 # Titles of the loss table by what is scored: the chain, the chain of a saved model, or `chosen["by"]`.
 TITLES = {
@@ -30,7 +29,7 @@ TITLES = {
 }
 
 
-def _top_candidates(chosen: Results) -> str:
+def _top_candidates(chosen: "auto.export.Choice") -> str:
     """Return the names of the three candidates with the most weight over all blocks, weighted by rows."""
     total: dict[str, float] = {}
     for block in chosen["blocks"].values():
@@ -58,7 +57,11 @@ def progress(console: Console) -> Iterator[Callable[["training.train_files.Train
 
 
 def print_results(
-    console: Console, results: Results, out: Path, seconds: float, translate: Callable[[str], str]
+    console: Console,
+    results: "training.results.TrainResults",
+    out: Path,
+    seconds: float,
+    translate: Callable[[str], str],
 ) -> None:
     """Print the losses by block, the settings chosen automatically, the row counts and the speed.
 

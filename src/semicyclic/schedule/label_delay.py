@@ -13,7 +13,7 @@ def known_before(arrival: Array, until: Array, delay: int) -> Array:
 
     arrival: when rows arrive, ascending. until: when a row is predicted, or when its model was frozen.
     """
-    return np.searchsorted(arrival + delay, until, side="left")
+    return np.searchsorted(arrival, until - delay, side="left")
 
 
 def arrived_before_label(arrival: Array, row: int, delay: int) -> int:

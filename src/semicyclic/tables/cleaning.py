@@ -1,12 +1,22 @@
-"""Cleaning: converts a batch of a file to typed rows and lists the faulty ones."""
+"""Cleaning: from batches of files to typed rows, for training, prediction and `read` alike.
 
-from collections.abc import Iterable, Sequence
+infer_columns: column types from the first rows -> clean_parts, clean_part: typed rows
+"""
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from semicyclic.tables.columns import CleanRows, Schema, check_columns, check_types
+from semicyclic.tables.columns import (
+    CleanRows,
+    ColumnRequest,
+    Schema,
+    check_columns,
+    check_types,
+    infer_schema,
+)
 from semicyclic.tables.formats import concat_tables
 from semicyclic.tables.sources import SourceBatch
 
@@ -14,14 +24,55 @@ from semicyclic.tables.sources import SourceBatch
 START = 1 << 14
 
 
-def first_rows(parts: Iterable[SourceBatch], count: int = START) -> Any:
-    """Return the first `count` rows of a stream as one table, or None if it has no rows."""
-    tables = []
+# A function from the number of a file to its name.
+FileName = Callable[[int], str]
+
+
+def infer_columns(
+    parts: Sequence[SourceBatch], request: ColumnRequest, name: FileName, rows: int = START
+) -> Schema:
+    """Infer column types from the first `rows` rows of a stream."""
+    tables, left = [], rows
     for part in parts:
-        if count > 0 and part.batch.table.num_rows:
-            tables.append(part.batch.table.slice(0, count))
-            count -= tables[-1].num_rows
-    return concat_tables(tables) if tables else None
+        if left > 0 and part.batch.table.num_rows:
+            tables.append(part.batch.table.slice(0, left))
+            left -= tables[-1].num_rows
+    if not tables:
+        raise ValueError(f"{name(0)}: the input has no rows")
+    try:
+        return infer_schema(concat_tables(tables), request)
+    except ValueError as error:
+        raise ValueError(f"{name(parts[0].file)}: {error}") from None
+
+
+def clean_parts(
+    columns: Schema,
+    parts: Sequence[SourceBatch],
+    name: FileName,
+    *,
+    remedy: str | None,
+    rows: int | None = None,
+) -> CleanRows:
+    """Clean a stream, or its first `rows` rows. remedy: as in `clean_part`."""
+    cleaned = []
+    for part in parts:
+        if rows is None or rows > 0:
+            cleaned.append(clean_part(columns, part, name(part.file), remedy=remedy, rows=rows))
+            rows = None if rows is None else rows - len(part.batch.row)
+    return concat_clean_rows(cleaned)
+
+
+def clean_part(
+    columns: Schema, part: SourceBatch, name: str, *, remedy: str | None, rows: int | None = None
+) -> CleanRows:
+    """Clean a batch, or its first `rows` rows, of the file `name`.
+
+    remedy: raise at the first faulty row, with this remedy; None to list the faulty rows only.
+    """
+    clean = clean_batch(columns, part, name, rows)
+    if remedy is not None:
+        raise_first_fault(clean, name, remedy)
+    return clean
 
 
 def clean_batch(columns: Schema, part: SourceBatch, name: str, rows: int | None = None) -> CleanRows:

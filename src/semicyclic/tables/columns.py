@@ -42,7 +42,8 @@ MIN_NUMERIC_SHARE = 0.9
 FALSE_TRUE = pa.array(["false", "true"])
 
 
-class ColumnRequest(NamedTuple):
+@dataclass(frozen=True)
+class ColumnRequest:
     """The user's column settings; everything else is inferred from the rows.
 
     when: the time column, or a date and an hour column. zone: time zone of times that name none.
@@ -79,12 +80,12 @@ class CleanRows(NamedTuple):
 
 @dataclass(frozen=True)
 class Schema:
-    """Column types: `kinds` of the features by name, the time column, and the label with its type.
+    """Column types: `kinds` of the features by name, the time column `when`, and the label with its type.
 
     ignored: the reason by name for each column that is not used.
     """
 
-    time: TimeColumn
+    when: TimeColumn
     kinds: dict[str, str]
     label: str | None = None
     label_kind: str = NUMBER
@@ -94,26 +95,15 @@ class Schema:
     def names(self) -> list[str]:
         """Names of all columns that are read."""
         label = [] if self.label is None else [self.label]
-        return list(dict.fromkeys([*self.kinds, *self.time.columns, *label]))
+        return list(dict.fromkeys([*self.kinds, *self.when.columns, *label]))
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "when": self.time.to_json(),
-            "kinds": dict(sorted(self.kinds.items())),
-            "label": self.label,
-            "label_kind": self.label_kind,
-        }
-
-    @staticmethod
-    def from_json(value: Any) -> "Schema":
-        kinds = {str(name): str(kind) for name, kind in value["kinds"].items()}
-        if not set(kinds.values()) <= {NUMBER, CATEGORY, BOOLEAN, TEXT}:
-            raise ValueError(f"unknown column types: {sorted(set(kinds.values()))}")
-        return Schema(TimeColumn.from_json(value["when"]), kinds, value["label"], str(value["label_kind"]))
+    def __post_init__(self) -> None:
+        if not set(self.kinds.values()) <= {NUMBER, CATEGORY, BOOLEAN, TEXT}:
+            raise ValueError(f"unknown column types: {sorted(set(self.kinds.values()))}")
 
     def without_label(self) -> "Schema":
         """Return the schema without its label, for rows to predict."""
-        return Schema(self.time, self.kinds)
+        return Schema(self.when, self.kinds)
 
     def clean(self, table: Any, row: Array) -> CleanRows:
         """Parse the cells of a table; `row` holds the row numbers in the file."""
@@ -127,8 +117,8 @@ class Schema:
             for at in np.flatnonzero(new).tolist():
                 faults.append((int(row[at]), f"column {name!r}: {_show_cell(column, at)} is {what}"))
 
-        times = self.time.read(table)
-        refuse(times.bad, self.time.columns[0], _time_fault(self.time))
+        times = self.when.read(table)
+        refuse(times.bad, self.when.columns[0], _time_fault(self.when))
         parsed = {}
         for name, kind in self.kinds.items():
             column = _column(table, name)
@@ -217,7 +207,7 @@ def infer_schema(table: Any, request: ColumnRequest) -> Schema:
 
 def check_types(columns: Schema, table: Any) -> None:
     """Raise if a column of the table has an Arrow type that does not fit the schema."""
-    columns.time.check(table)
+    columns.when.check(table)
     for name, kind in columns.kinds.items():
         _check_type(name, table.column(name).type, kind)
     if columns.label is not None:

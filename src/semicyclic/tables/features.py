@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from semicyclic.method.sparse import SparseRows
+from semicyclic.store.json_codec import from_json, to_json
 from semicyclic.tables.arrow import TextColumn, texts
 from semicyclic.tables.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, Schema
 from semicyclic.tables.kernels import hashing as k
@@ -60,21 +61,18 @@ class Features:
         return max(len(self.names), 1) if self.bits is None else 1 << self.bits
 
     def to_json(self) -> dict[str, Any]:
-        scales = {
-            name: [scale.mean, scale.deviation, list(scale.edges)] for name, scale in self.scales.items()
-        }
+        """Return a JSON value that `from_json` reads back, as in model files."""
         mapping = {"dictionary": list(self.names)} if self.bits is None else {"bits": self.bits}
-        return {"columns": self.columns.to_json(), "scales": scales, **mapping}
+        return {"columns": to_json(self.columns), "scales": to_json(self.scales), **mapping}
 
     @staticmethod
     def from_json(value: Any) -> "Features":
         """Restore features from `to_json`."""
         try:
-            columns = Schema.from_json(value["columns"])
-            scales = {
-                str(name): Scale(float(mean), float(deviation), tuple(float(edge) for edge in edges))
-                for name, (mean, deviation, edges) in value["scales"].items()
-            }
+            columns, scales = (
+                from_json(value["columns"], Schema),
+                from_json(value["scales"], dict[str, Scale]),
+            )
             numbers = {name for name, kind in columns.kinds.items() if kind == NUMBER}
             if set(scales) != numbers or not all(scale.deviation > 0 for scale in scales.values()):
                 raise ValueError("the scales do not match the number columns")

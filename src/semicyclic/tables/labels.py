@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semicyclic.method.loss import Loss, by_name, logistic, softmax, squared
+from semicyclic.method.loss import Loss, logistic, softmax, squared
 from semicyclic.tables.arrow import texts
 from semicyclic.tables.columns import BOOLEAN, CATEGORY
 from semicyclic.types import Array
@@ -28,20 +28,6 @@ class Labels:
     classes: tuple[Any, ...] = ()
     mean: float = 0.0
     scale: float = 1.0
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "kind": self.kind,
-            "loss": self.loss.name,
-            "classes": list(self.classes),
-            "mean": self.mean,
-            "scale": self.scale,
-        }
-
-    @staticmethod
-    def from_json(value: Any) -> "Labels":
-        mean, scale = float(value["mean"]), float(value["scale"])
-        return Labels(str(value["kind"]), by_name(value["loss"]), tuple(value["classes"]), mean, scale)
 
     def codes(self, labels: Any) -> tuple[Array, Array]:
         """Return training targets (class codes or standardized numbers) and a mask of unknown classes."""
@@ -75,13 +61,14 @@ def class_name(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, ...]) -> Labels:
-    """Infer the label encoding from the stream's first rows and the user's `loss` and `classes`."""
-    requested = _loss_by_name(loss)
+def learn_labels(labels: Any, kind: str, requested: Loss | None, classes: tuple[str, ...]) -> Labels:
+    """Infer the label encoding from the stream's first rows and the user's loss, if any, and `classes`."""
     known = _parse_classes(classes, kind) if classes else _infer_classes(labels, kind)
     regression = requested is not None and requested.classes == 0
-    if kind == CATEGORY and regression:
-        raise ValueError(f"loss {loss} needs numbers as labels, but these are strings such as {known[0]!r}")
+    if kind == CATEGORY and requested is not None and regression:
+        raise ValueError(
+            f"loss {requested.name} needs numbers as labels, but these are strings such as {known[0]!r}"
+        )
     if regression or (
         requested is None and kind not in (CATEGORY, BOOLEAN) and len(known) > 2 and not classes
     ):
@@ -101,10 +88,6 @@ def learn_labels(labels: Any, kind: str, loss: str | None, classes: tuple[str, .
             f"takes {requested.classes}"
         )
     return Labels(kind, requested or (logistic if len(known) == 2 else softmax(len(known))), known)
-
-
-def _loss_by_name(loss: str | None) -> Loss | None:
-    return None if loss is None else by_name(loss)
 
 
 def _parse_classes(classes: tuple[str, ...], kind: str) -> tuple[Any, ...]:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.method.rows import Rows
-from semicyclic.tables.cleaning import START, clean_batch, concat_clean_rows, first_rows, raise_first_fault
-from semicyclic.tables.columns import BOOLEAN, CATEGORY, CleanRows, ColumnRequest, Schema, infer_schema
+from semicyclic.method.rows import Rows, with_fields
+from semicyclic.tables.cleaning import START, clean_parts, infer_columns
+from semicyclic.tables.columns import BOOLEAN, CATEGORY, CleanRows, ColumnRequest, Schema
 from semicyclic.tables.features import Features, learn_scales
 from semicyclic.tables.sources import ReadPosition, Sources
 from semicyclic.tables.text_formats import FormatOptions
@@ -35,26 +35,17 @@ def read_files(given: list[str], asked: ReadRequest) -> Rows:
     """Read all rows of the files, sorted by time."""
     inputs = Sources(given, asked.options)
     parts = list(inputs.parts(ReadPosition()))
-    sample = first_rows(parts)
-    if sample is None:
-        raise ValueError(f"{inputs.name(0)}: there are no rows")
     features = None
     if asked.columns is None:
         features = Features.from_json(asked.like)
         known = features.columns
         columns = known.without_label() if asked.label is None else replace(known, label=asked.label)
     else:
-        try:
-            columns = infer_schema(sample, asked.columns)
-        except ValueError as error:
-            raise ValueError(f"{inputs.name(0)}: {error}") from None
-    cleaned = []
-    for part in parts:
-        name = inputs.name(part.file)
-        cleaned.append(clean_batch(columns, part, name))
-        if not asked.skip:
-            raise_first_fault(cleaned[-1], name, "remove such rows (or on_error='skip')")
-    clean = concat_clean_rows(cleaned)
+        columns = infer_columns(parts, asked.columns, inputs.name)
+    if not any(len(part.batch.row) for part in parts):
+        raise ValueError(f"{inputs.name(0)}: the input has no rows")
+    remedy = None if asked.skip else "remove such rows (or on_error='skip')"
+    clean = clean_parts(columns, parts, inputs.name, remedy=remedy)
     if len(clean.ticks) == 0:
         raise ValueError(f"{inputs.name(0)}: none of its rows has a label")
     if features is None:
@@ -66,8 +57,7 @@ def read_files(given: list[str], asked: ReadRequest) -> Rows:
         zone="UTC",
         unsorted="sort",
     )
-    rows.features = features.to_json()
-    return rows
+    return with_fields(rows, features=features.to_json())
 
 
 def _learn_features(columns: Schema, table: Any, bins: int, bits: int | None) -> Features:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, NamedTuple
 
 from semicyclic.tables.formats import FilePosition, TableBatch, check_fingerprint, format_by_name, open_table
 from semicyclic.tables.text_formats import FormatOptions
@@ -15,19 +15,12 @@ STDIN = "-"
 DEFAULT_OPTIONS = FormatOptions()
 
 
-class ReadPosition(NamedTuple):
+@dataclass(frozen=True)
+class ReadPosition:
     """Read position in the entire input: position in every file opened so far, and its fingerprint there."""
 
     places: tuple[FilePosition, ...] = ()
     prints: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        return {"places": [list(position) for position in self.places], "prints": list(self.prints)}
-
-    @staticmethod
-    def from_json(value: Any) -> "ReadPosition":
-        places = tuple(FilePosition(int(offset), int(row)) for offset, row in value["places"])
-        return ReadPosition(places, tuple(map(str, value["prints"])))
 
 
 class SourceBatch(NamedTuple):

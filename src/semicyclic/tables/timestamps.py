@@ -1,6 +1,6 @@
 """`TimeColumn`: the format of the row times, and their parsing."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -57,13 +57,8 @@ class TimeColumn:
     form: str
     zone: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "columns": list(self.columns)}
-
-    @staticmethod
-    def from_json(value: Any) -> "TimeColumn":
-        zone_info(value["zone"])
-        return TimeColumn(tuple(value["columns"]), str(value["form"]), str(value["zone"]))
+    def __post_init__(self) -> None:
+        zone_info(self.zone)
 
     def check(self, table: Any) -> None:
         """Raise if a time column has an Arrow type that cannot be parsed in this form."""

@@ -24,13 +24,15 @@ class WaitingRows:
     """Rows that wait for the watermark: clean features, times and labels.
 
     ticks: times in microseconds since 1970 UTC. key: the time to sort by: `ticks`, or for a late row that is
-    kept, the watermark when it arrived.
+    kept, the watermark when it arrived. cycle, block: where `ticks` falls in the schedule.
     """
 
     table: Any
     ticks: Array
     key: Array
     label: Array
+    cycle: Array
+    block: Array
 
     def __len__(self) -> int:
         return len(self.ticks)

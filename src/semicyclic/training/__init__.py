@@ -6,8 +6,9 @@ from semicyclic.lazy import lazy_submodules
 
 if TYPE_CHECKING:
     from semicyclic.training import config as config
-    from semicyclic.training import delayed_loss as delayed_loss
     from semicyclic.training import inspect as inspect
+    from semicyclic.training import label_queue as label_queue
+    from semicyclic.training import learner as learner
     from semicyclic.training import load_all as load_all
     from semicyclic.training import predict as predict
     from semicyclic.training import read_ahead as read_ahead

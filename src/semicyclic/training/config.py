@@ -1,6 +1,6 @@
 """`TrainConfig`: the settings of a training run. They stay fixed when a run is resumed."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
 
 from semicyclic.auto.calendar import calendar_of
@@ -11,20 +11,19 @@ from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import empty_batches
 from semicyclic.method.loss import Loss
 from semicyclic.method.run import Run
-from semicyclic.method.step import ADAGRAD, RATE, Step, adagrad, constant
+from semicyclic.method.step import RATE, Step, adagrad
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.specs import parse_read_out
+from semicyclic.store.json_codec import from_json, to_json
 from semicyclic.tables.cleaning import START
 from semicyclic.tables.columns import ColumnRequest
 from semicyclic.tables.watermark import LatePolicy
+from semicyclic.training.learner import AUTO, ChainLearner, LoggedAutoLearner
 
 # Maximum rows per training chunk. A chunk never spans two cycles.
 CHUNK_ROWS = 1 << 15
 # Limits of the hash size in bits; features are hashed to 2^bits columns.
 MAX_HASH_BITS, MIN_HASH_BITS = 18, 8
 MEAN = ReadOut("mean")
-# The method that trains all candidates and mixes those with the least recent loss.
-AUTO = "auto"
 
 
 class MemoryBudget(NamedTuple):
@@ -40,7 +39,7 @@ class MemoryBudget(NamedTuple):
 class TrainConfig:
     """All settings that determine the trained model, given the rows.
 
-    loss: a name, or None to infer it from the labels.
+    loss: None to infer it from the labels.
     classes: class names, needed if the first rows lack some.
     lateness, label_delay: microseconds. late: policy for rows that are later than `lateness`.
     skip_errors: count and skip rows that cannot be read, instead of stopping the run.
@@ -51,7 +50,7 @@ class TrainConfig:
     columns: ColumnRequest
     schedule: Schedule
     method: str = AUTO
-    loss: str | None = None
+    loss: Loss | None = None
     classes: tuple[str, ...] = ()
     step: Step = field(default_factory=lambda: adagrad(RATE))
     batch_size: int = 16
@@ -67,36 +66,16 @@ class TrainConfig:
     sample_rows: int = START
 
     def to_json(self) -> dict[str, Any]:
-        columns = {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in self.columns._asdict().items()
-        }
-        other = ("columns", "schedule", "step", "read_out")
-        plain = {name: value for name, value in vars(self).items() if name not in other}
-        lists = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
-        values = {
-            "schedule": self.schedule.to_json(),
-            "step": self.step_json(),
-            "read_out": str(self.read_out),
-        }
-        return {**columns, **values, **lists}
-
-    def step_json(self) -> list[Any]:
-        """Return the step rule as ["adaptive", rate] or ["constant", step size]."""
-        return ["adaptive" if self.step.rule == ADAGRAD else "constant", self.step.size]
+        """Return a JSON object of all settings, those of the columns included."""
+        values = to_json(self)
+        return {**values.pop("columns"), **values}
 
     @staticmethod
     def from_json(value: dict[str, Any]) -> "TrainConfig":
         """Build the settings from the output of `to_json`."""
-        parts: dict[str, Any] = {
-            name: tuple(part) if isinstance(part, list) else part for name, part in value.items()
-        }
-        parts["late"] = LatePolicy(parts["late"])
-        rule, size = parts["step"]
-        parts["step"] = adagrad(size) if rule == "adaptive" else constant(size)
-        parts["read_out"] = parse_read_out("read_out", parts["read_out"])
-        columns = ColumnRequest(**{name: parts.pop(name) for name in ColumnRequest._fields})
-        return TrainConfig(columns, Schedule.from_json(parts.pop("schedule")), **parts)
+        names = [field.name for field in fields(ColumnRequest)]
+        others = {name: part for name, part in value.items() if name not in names}
+        return from_json({"columns": {name: value[name] for name in names}, **others}, TrainConfig)
 
     @property
     def experts(self) -> int:
@@ -121,6 +100,12 @@ class TrainConfig:
             return MemoryBudget(self.bits or bits, self.memory // 8, self.memory // 8, self.memory // 8)
         return MemoryBudget(self.bits or bits, self.memory // 8, self.memory // 4)
 
+    def learner(self, width: int, loss: Loss) -> ChainLearner | LoggedAutoLearner:
+        """Return an untrained learner."""
+        if self.method == AUTO:
+            return LoggedAutoLearner(self.portfolio(width, loss), self.chain_learner(width, loss))
+        return self.chain_learner(width, loss)
+
     def portfolio(self, width: int, loss: Loss) -> Portfolio:
         """Return untrained candidates; fewer kinds of them if memory is short."""
         limit = self.budget(loss.outputs).candidates
@@ -130,15 +115,15 @@ class TrainConfig:
             form, loss, width, delay=self.label_delay, subsample=True, blocks_recur=apart, max_columns=room
         )
 
-    def first_run(self, width: int, loss: Loss) -> Run:
-        """Return an untrained run."""
+    def chain_learner(self, width: int, loss: Loss) -> ChainLearner:
+        """Return an untrained chain: that of the method, or the one logged next to the candidates."""
         codes = tuple(float(code) for code in range(loss.classes))
         empty = empty_batches(width, self.schedule, loss=loss, batch_size=self.batch_size, classes=codes)
         settings: train.Settings = {"step_size": self.step, "memory": self.budget(loss.outputs).records}
-        # In addition to the candidates, one chain is logged for `what-if`.
-        method = getattr(train, "pluralistic" if self.method == AUTO else self.method)
-        run: Run = method(empty, **settings)
-        return run
+        if self.method == AUTO:
+            return ChainLearner(train.pluralistic(empty, **settings), MEAN, self.label_delay)
+        run: Run = getattr(train, self.method)(empty, **settings)
+        return ChainLearner(run, self.read_out, self.label_delay)
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 
 from semicyclic.method.model import Pluralistic
 from semicyclic.schedule.schedule import Schedule
+from semicyclic.store.json_codec import to_json
 from semicyclic.tables.features import Features
 
 
@@ -32,7 +33,7 @@ def describe_model(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:
     if model.features is not None:
         columns = Features.from_json(model.features).columns
         description["features"] = {
-            "when": columns.time.to_json(),
+            "when": to_json(columns.when),
             "kinds": columns.kinds,
             "label": columns.label,
         }

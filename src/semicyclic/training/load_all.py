@@ -8,6 +8,7 @@ from semicyclic.method.rows import Rows, join
 from semicyclic.tables.features import FeatureNames
 from semicyclic.tables.sources import Sources
 from semicyclic.training.config import TrainConfig
+from semicyclic.training.label_queue import byte_size
 from semicyclic.training.reader import ArrivedRows, Reader, ReaderState, open_reader
 from semicyclic.types import Array, ReportProgress
 
@@ -37,17 +38,16 @@ def load_all(config: TrainConfig, inputs: Sources, report_progress: ReportProgre
     loaded: list[ArrivedRows] = []
     size = 0
     for chunk in reader.chunks(parts):
-        if chunk.rows is not None:
-            loaded.append(chunk.rows)
-            size += _byte_size(chunk.rows)
+        loaded.append(chunk.arrived)
+        size += _byte_size(chunk.arrived)
         if size > config.memory:
             raise ValueError(
                 f"the rows need more than memory={config.memory / 1e9:g}GB: give more, or fewer rows"
             )
         report_progress(chunk.share, "reading")
     last = reader.rest()
-    if last is not None and last.rows is not None:
-        loaded.append(last.rows)
+    if last is not None:
+        loaded.append(last.arrived)
     if not loaded:
         raise ValueError("no row has a label")
     return LoadedRows(
@@ -60,5 +60,4 @@ def load_all(config: TrainConfig, inputs: Sources, report_progress: ReportProgre
 
 
 def _byte_size(arrived: ArrivedRows) -> int:
-    rows = arrived.rows
-    return int(rows.indices.nbytes + rows.values.nbytes + rows.indptr.nbytes + arrived.table.nbytes)
+    return byte_size(arrived.rows) + int(arrived.table.nbytes)

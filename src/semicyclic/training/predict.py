@@ -10,7 +10,7 @@ import pyarrow as pa
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.tables.cleaning import clean_batch, raise_first_fault
+from semicyclic.tables.cleaning import clean_part
 from semicyclic.tables.features import Features
 from semicyclic.tables.labels import class_name
 from semicyclic.tables.sources import ReadPosition, SourceBatch, Sources
@@ -62,9 +62,8 @@ def _predict_batch(
     model: Pluralistic, features: Features, inputs: Sources, part: SourceBatch, *, skip: bool
 ) -> PredictedBatch:
     batch, name = part.batch, inputs.name(part.file)
-    clean = clean_batch(features.columns.without_label(), part, name)
-    if not skip:
-        raise_first_fault(clean, name, "or leave its prediction empty with on_error='skip'")
+    remedy = None if skip else "or leave its prediction empty with on_error='skip'"
+    clean = clean_part(features.columns.without_label(), part, name, remedy=remedy)
     # Row numbers are sorted; only in text files can a number have no row.
     readable = np.searchsorted(batch.row, clean.row)
     table, added = batch.table, []

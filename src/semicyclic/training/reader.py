@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
-from semicyclic.schedule.label_delay import arrived_before_label, known_before
-from semicyclic.tables.cleaning import clean_batch, concat_clean_rows, first_rows, raise_first_fault
-from semicyclic.tables.columns import CleanRows, Schema, infer_schema
+from semicyclic.tables.cleaning import FileName, clean_batch, clean_parts, infer_columns, raise_first_fault
+from semicyclic.tables.columns import Schema
 from semicyclic.tables.features import FeatureNames, Features, learn_scales
 from semicyclic.tables.labels import Labels, learn_labels
 from semicyclic.tables.sources import ReadPosition, SourceBatch, Sources
@@ -31,14 +31,9 @@ from semicyclic.tables.watermark import (
 from semicyclic.training.config import CHUNK_ROWS, TrainConfig
 from semicyclic.types import Array
 
-# A function from the number of a file to its name.
-FileName = Callable[[int], str]
 # Features are hashed to at least 2^MIN_HASH_BITS columns, and to COLUMNS_PER_FEATURE times the number of
 # features in the first rows. Those are counted with 2^COUNTING_BITS columns, so that collisions are rare.
 MIN_HASH_BITS, COLUMNS_PER_FEATURE, COUNTING_BITS = 12, 32, 20
-# Maximum rows per chunk with delayed labels: rows are scored by a model that lags at most this many rows, and
-# at most one visit.
-DELAYED_CHUNK_ROWS = 2048
 # If a larger share of the first rows is late, the file is considered unsorted.
 MAX_LATE_SHARE = 0.5
 REMEDY = "or skip such rows with on_error='skip'"
@@ -62,16 +57,15 @@ NO_ROWS, INPUT_START = RowCounts(), ReadPosition()
 class ReaderState:
     """State of the reader between two chunks.
 
-    queue: sorted rows that wait for training; the first `scored` of them have been scored.
-    position: position in the input. first: earliest time so far, in microseconds.
-    names_known: number of feature names known. examples: descriptions of a few refused rows.
+    queue: sorted rows of an incomplete chunk. position: position in the input.
+    first: earliest time so far, in microseconds. names_known: number of feature names known.
+    examples: descriptions of a few refused rows.
     """
 
     features: Features
     labels: Labels
     watermark: Watermark
     queue: WaitingRows | None = None
-    scored: int = 0
     counts: RowCounts = NO_ROWS
     position: ReadPosition = INPUT_START
     first: int = -LONG_AGO
@@ -102,36 +96,29 @@ class ArrivedRows(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Rows for one training step of the run, and the state of the reader after them.
+    """Consecutive rows, and the state of the reader after them.
 
-    rows: rows to train on. arrived: with delayed labels, rows to score first, because they arrived before the
-    labels of `rows` were known. closes: True if a cycle ends with this chunk. ends: time of the last row, in
-    microseconds. share: fraction of the input read, if known.
+    closes: True if a cycle ends with this chunk. share: fraction of the input read, if known.
     """
 
-    rows: ArrivedRows | None
-    arrived: ArrivedRows | None
+    arrived: ArrivedRows
     after: ReaderState
     closes: bool
-    ends: int
     share: float
 
 
 def open_stream(config: TrainConfig, parts: Sequence[SourceBatch], name: FileName) -> ReaderState:
     """Infer the schema, scales and labels from the first rows, and return the initial state."""
-    sample = first_rows(parts, config.sample_rows)
-    if sample is None:
-        raise ValueError(f"{name(0)}: the input has no rows to train on")
+    columns = infer_columns(parts, config.columns, name, config.sample_rows)
     where = f"{name(parts[0].file)}: "
-    try:
-        columns = infer_schema(sample, config.columns)
-    except ValueError as error:
-        raise ValueError(where + str(error)) from None
-    clean = _clean_start(config, columns, parts, name)
+    # Unless faults are skipped, raise at the first one, before labels are checked.
+    remedy = None if config.skip_errors else REMEDY
+    clean = clean_parts(columns, parts, name, remedy=remedy, rows=config.sample_rows)
     _check_order(config, clean.ticks, where)
     if len(clean.ticks) == 0:
         why = clean.faults[0][1] if clean.faults else f"column {columns.label!r} is empty"
-        raise ValueError(f"{where}none of the first {sample.num_rows:,} rows can be used: {why}")
+        rows = min(sum(len(part.batch.row) for part in parts), config.sample_rows)
+        raise ValueError(f"{where}none of the first {rows:,} rows can be used: {why}")
     try:
         labels = learn_labels(clean.labels, columns.label_kind, config.loss, config.classes)
     except ValueError as error:
@@ -140,20 +127,6 @@ def open_stream(config: TrainConfig, parts: Sequence[SourceBatch], name: FileNam
     counting = Features(columns, scales, COUNTING_BITS)
     features = Features(columns, scales, _hash_bits(config, labels, counting, clean.table))
     return ReaderState(features, labels, Watermark(config.lateness, config.late))
-
-
-def _clean_start(
-    config: TrainConfig, columns: Schema, parts: Sequence[SourceBatch], name: FileName
-) -> CleanRows:
-    """Clean the first rows. Unless faults are skipped, raise at the first one, before labels are checked."""
-    cleaned, left = [], config.sample_rows
-    for part in parts:
-        if left > 0:
-            cleaned.append(clean_batch(columns, part, name(part.file), left))
-            left -= len(part.batch.row)
-            if not config.skip_errors:
-                raise_first_fault(cleaned[-1], name(part.file), REMEDY)
-    return concat_clean_rows(cleaned)
 
 
 def _check_order(config: TrainConfig, ticks: Array, where: str) -> None:
@@ -198,25 +171,18 @@ class Reader:
             queued = self.state.queue
             queue = rows if queued is None else concat_waiting([queued, rows])
             self.state = replace(self.state, watermark=watermark, queue=queue, position=part.position)
-            self._check_size()
+            check_waiting(self.config, self.state.labels.loss, self.state)
             yield from self._cut(part.batch.share)
 
     def rest(self) -> Chunk | None:
-        """Return the last chunk, at the end of the input: all waiting rows whose labels are known."""
+        """Return the last chunk, at the end of the input: all waiting rows."""
         watermark, released = self.state.watermark.end()
         parts = [part for part in (self.state.queue, released) if part is not None and len(part)]
         if not parts:
             return None
-        self.state = replace(self.state, watermark=watermark, queue=concat_waiting(parts))
-        due = self._count_due(concat_waiting(parts), ended=True)
-        return self._chunk(due, closes=False, share=1.0)
-
-    def rows_to_score(self) -> ArrivedRows | None:
-        """With delayed labels, return the rows that have arrived but have not been scored yet."""
-        queue, scored = self.state.queue, self.state.scored
-        if queue is None or scored >= len(queue) or not self.config.label_delay:
-            return None
-        return self._encode(queue.take(slice(scored, len(queue))))
+        queue = concat_waiting(parts)
+        self.state = replace(self.state, watermark=watermark, queue=queue)
+        return self._chunk(len(queue), closes=False, share=1.0)
 
     # ------------------------------------------------------------------ arriving rows
 
@@ -230,7 +196,8 @@ class Reader:
             clean.faults.sort()
         if not self.config.skip_errors:
             raise_first_fault(clean, name, REMEDY)
-        rows = WaitingRows(clean.table, clean.ticks, clean.ticks, codes)
+        cycle, block = self.config.schedule.place(clean.ticks)
+        rows = WaitingRows(clean.table, clean.ticks, clean.ticks, codes, cycle, block)
         if unknown.any():
             rows = rows.take(np.flatnonzero(~unknown))
         previous = reading.counts
@@ -246,77 +213,51 @@ class Reader:
         self.state = replace(reading, counts=counts, first=first, examples=examples)
         return reading.watermark.add(rows)
 
-    def _check_size(self) -> None:
-        """Raise if the waiting rows need more bytes than the memory budget allows."""
-        limit = self.config.budget(self.state.labels.loss.outputs).waiting
-        waiting = [part for part in (self.state.queue, self.state.watermark.buffered) if part is not None]
-        size = sum(part.table.nbytes + 48 * len(part) for part in waiting)
-        if size > limit:
-            raise ValueError(
-                f"{sum(map(len, waiting)):,} rows wait for late ones or for their labels, more than a "
-                "quarter of memory=: choose a shorter lateness= or label_delay=, or more memory="
-            )
-
     # ------------------------------------------------------------------ chunks
 
-    def _count_due(self, queue: WaitingRows, *, ended: bool = False) -> int:
-        """Return the number of rows whose labels are known, so that they can be trained on."""
-        if self.config.label_delay == 0:
-            return len(queue)
-        newest = self.state.watermark.newest
-        clock = newest if ended else newest - self.config.lateness
-        return int(known_before(queue.key, np.array(clock), self.config.label_delay))
-
     def _cut(self, share: float) -> Iterator[Chunk]:
-        """Yield all complete chunks of the queue: those followed by rows that are due."""
+        """Yield all complete chunks of the queue: those followed by other rows."""
         queue = self.state.queue
         if queue is None:
             return
-        due = self._count_due(queue)
-        cycle, block = self.config.schedule.place(queue.ticks[:due])
-        peak = np.maximum.accumulate(cycle) if due else cycle
-        begins = np.diff(peak) > 0
-        cuts = begins | (np.diff(block) != 0) if self.config.label_delay else begins
+        # The cycle of a late row may be an earlier one, which does not begin anew.
+        begins = np.diff(np.maximum.accumulate(queue.cycle)) > 0 if len(queue) else queue.cycle
         done = 0
-        size = min(CHUNK_ROWS, DELAYED_CHUNK_ROWS) if self.config.label_delay else CHUNK_ROWS
-        for end in [*(np.flatnonzero(cuts) + 1).tolist(), due]:
-            while end - done > size:
-                yield self._chunk(size, closes=False, share=share)
-                done += size
-            if end < due:
-                yield self._chunk(end - done, closes=bool(begins[end - 1]), share=share)
+        for end in [*(np.flatnonzero(begins) + 1).tolist(), len(queue)]:
+            while end - done > CHUNK_ROWS:
+                yield self._chunk(CHUNK_ROWS, closes=False, share=share)
+                done += CHUNK_ROWS
+            if end < len(queue):
+                yield self._chunk(end - done, closes=True, share=share)
                 done = end
 
     def _chunk(self, count: int, *, closes: bool, share: float) -> Chunk:
-        """Remove the first `count` rows from the queue for training, with the rows to score before them."""
-        queue, scored = self.state.queue, self.state.scored
+        """Remove the first `count` rows from the queue, and encode them."""
+        queue = self.state.queue
         assert queue is not None
-        due_rows = queue.take(slice(0, count))
-        arrived = None
-        if self.config.label_delay:
-            # Rows that arrived before the last of these labels was known; without labels, before the newest.
-            if count:
-                until = arrived_before_label(queue.key, count - 1, self.config.label_delay)
-            else:
-                until = int(np.searchsorted(queue.key, self.state.watermark.newest, side="left"))
-            if until > scored:
-                arrived = self._encode(queue.take(slice(scored, until)))
-                scored = until
-        rows = self._encode(due_rows) if count else None
-        self.state = replace(
-            self.state,
-            queue=queue.take(slice(count, len(queue))),
-            scored=max(scored - count, 0),
-            names_known=len(self.names.names),
-        )
-        ends = int(due_rows.ticks[-1]) if count else self.state.watermark.newest
-        return Chunk(rows, arrived, self.state, closes, ends, share)
-
-    def _encode(self, waiting: WaitingRows) -> ArrivedRows:
+        waiting = queue.take(slice(0, count))
         cells = self.state.features.encode(waiting.table, self.names)
-        cycle, block = self.config.schedule.place(waiting.ticks)
-        rows = Rows(cells, waiting.label, block=block, cycle=cycle)
-        return ArrivedRows(rows, waiting.ticks, waiting.key, waiting.table)
+        rows = Rows(cells, waiting.label, block=waiting.block, cycle=waiting.cycle)
+        arrived = ArrivedRows(rows, waiting.ticks, waiting.key, waiting.table)
+        rest = queue.take(slice(count, len(queue)))
+        self.state = replace(self.state, queue=rest, names_known=len(self.names.names))
+        return Chunk(arrived, self.state, closes, share)
+
+
+def check_waiting(config: TrainConfig, loss: Loss, state: ReaderState, rows: int = 0, size: int = 0) -> None:
+    """Raise if the waiting rows need more bytes than the memory budget allows.
+
+    rows, size: number and bytes of those that wait for their labels, in addition to those of the reader.
+    """
+    waiting = [part for part in (state.queue, state.watermark.buffered) if part is not None]
+    rows += sum(map(len, waiting))
+    size += sum(part.table.nbytes + 48 * len(part) for part in waiting)
+    limit = config.budget(loss.outputs).waiting
+    if size > limit:
+        raise ValueError(
+            f"{rows:,} rows wait for late ones or for their labels and need more than {limit / 1e6:,.1f} MB, "
+            "their share of memory=: choose a shorter lateness= or label_delay=, or more memory="
+        )
 
 
 def open_reader(

@@ -2,42 +2,98 @@
 
 import csv
 import io
-import warnings
 from dataclasses import replace
 from math import isfinite, sqrt
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from semicyclic.auto.export import describe_choice, loss_sums, model_weights, unseen
-from semicyclic.auto.portfolio import Portfolio
+from semicyclic.auto.export import CandidateWeight, Choice, SlotChoice
 from semicyclic.evaluation.scores import NORMAL
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.run import Run
+from semicyclic.store.json_codec import to_json
 from semicyclic.tables.features import FeatureNames
 from semicyclic.tables.sources import Sources
 from semicyclic.training.config import TrainConfig
-from semicyclic.training.delayed_loss import DelayedLoss
+from semicyclic.training.learner import Learner
 from semicyclic.training.reader import ReaderState
+from semicyclic.training.run_dir import TrainState
 from semicyclic.version import __version__
 
 
-def model_of(
-    config: TrainConfig,
-    reading: ReaderState,
-    names: FeatureNames,
-    run: Run,
-    scored: DelayedLoss | None,
-    portfolio: Portfolio | None = None,
-) -> Pluralistic:
+class RowUse(TypedDict):
+    """Numbers of rows read, and of those used, refused, late, unlabelled, waiting, or with shifted times."""
+
+    read: int
+    used: int
+    refused: int
+    late_dropped: int
+    late_kept: int
+    without_label: int
+    waiting: int
+    shifted: int
+
+
+class Progressive(TypedDict):
+    """Progressive losses, overall and by block; margins of their confidence intervals; None without rows."""
+
+    all: float | None
+    by_block: list[float | None]
+    margin: list[float | None]
+    rows: list[int]
+    blocks: list[str]
+
+
+class MemoryUse(TypedDict):
+    """Memory limit in bytes, number of columns, and bytes for visit records and waiting rows."""
+
+    bytes: int
+    columns: int
+    record_bytes: int
+    waiting_bytes: int
+
+
+class ColumnUse(TypedDict):
+    """Types of the feature columns, reasons for those that are ignored, and the format of the times."""
+
+    kinds: dict[str, str]
+    ignored: dict[str, str]
+    when: Any
+
+
+class TrainResults(TypedDict):
+    """Contents of `results.json`. first, last, latest_by: microseconds."""
+
+    files: list[str]
+    job: dict[str, Any]
+    memory: MemoryUse
+    columns: ColumnUse
+    loss: str
+    classes: list[Any]
+    rows: RowUse
+    latest_by: int
+    refused_examples: list[str]
+    first: int
+    last: int
+    features_named: int
+    progressive: Progressive
+    chosen: Choice | None
+    blocks: list[str]
+
+
+def model_of(config: TrainConfig, state: TrainState) -> Pluralistic:
     """Return the current model with its provenance and everything that prediction needs."""
-    if portfolio is None:
-        model = _read_out(config, run)
-    else:
-        schedule = portfolio.candidate_set.calendar.model
-        model = Pluralistic(model_weights(portfolio), schedule, run.loss, fallback=unseen(portfolio))
-    about = _provenance(config, reading, run, scored, portfolio)
-    return replace(finish_model(model, reading, names), provenance=about)
+    try:
+        model = state.learner.model()
+    except ValueError:
+        if not config.read_out.needs_records:
+            raise
+        raise ValueError(
+            f"read_out='{config.read_out}': cycles that it needs were dropped to stay within memory=: "
+            "continue with resume=True and read_out='mean', or start again with more memory="
+        ) from None
+    about = _provenance(config, state.reading, state.learner)
+    return replace(finish_model(model, state.reading, state.names), provenance=about)
 
 
 def finish_model(model: Pluralistic, reading: ReaderState, names: FeatureNames) -> Pluralistic:
@@ -54,66 +110,43 @@ def finish_model(model: Pluralistic, reading: ReaderState, names: FeatureNames) 
     return replace(model, held=weights, classes=labels.classes, features=features)
 
 
-def _read_out(config: TrainConfig, run: Run) -> Pluralistic:
-    """Return the model of the read-out set in `config.read_out`."""
-    with warnings.catch_warnings():
-        # The provenance and `inspect` report this.
-        warnings.filterwarnings("ignore", message=".*never visited.*")
-        try:
-            return run.read_out(config.read_out)
-        except ValueError:
-            if not config.read_out.needs_records:
-                raise
-            raise ValueError(
-                f"read_out='{config.read_out}': cycles that it needs were dropped to stay within memory=: "
-                "continue with resume=True and read_out='mean', or start again with more memory="
-            ) from None
-
-
-def _provenance(
-    config: TrainConfig,
-    reading: ReaderState,
-    run: Run,
-    scored: DelayedLoss | None,
-    portfolio: Portfolio | None,
-) -> dict[str, Any]:
+def _provenance(config: TrainConfig, reading: ReaderState, learner: Learner) -> dict[str, Any]:
     """Return the provenance of a model.
 
     It contains no file names, clock times or machine names, so that the same rows give the same bytes.
     """
-    chosen = None if portfolio is None else in_units(describe_choice(portfolio), reading.labels.loss_scale())
     return {
         "semicyclic": __version__,
         "method": config.method,
         "read_out": str(config.read_out),
-        "step": config.step_json(),
+        "step": to_json(config.step),
         "batch_size": config.batch_size,
         "label_delay": config.label_delay,
         "lateness": config.lateness,
-        "rows": counts_of(reading, run),
+        "rows": counts_of(reading, learner),
         "first": reading.first,
         "last": int(reading.watermark.newest),
-        "loss": run.loss.name,
-        "progressive": losses_of(config, reading, run, scored, portfolio),
-        "chosen": chosen,
+        "loss": learner.loss.name,
+        "progressive": losses_of(config, reading, learner),
+        "chosen": in_units(learner.choice(), reading.labels.loss_scale()),
     }
 
 
-def in_units(chosen: dict[str, Any], scale: float) -> dict[str, Any]:
-    """Convert the losses of the chosen candidates to the units of the labels, in place."""
-    for block in chosen["blocks"].values():
-        for entry in (block, *block["candidates"]):
+def in_units(chosen: Choice | None, scale: float) -> Choice | None:
+    """Convert the losses of the chosen candidates, if any, to the units of the labels, in place."""
+    for block in chosen["blocks"].values() if chosen is not None else ():
+        entries: list[SlotChoice | CandidateWeight] = [block, *block["candidates"]]
+        for entry in entries:
             if entry["loss"] is not None:
                 entry["loss"] *= scale
     return chosen
 
 
-def counts_of(reading: ReaderState, run: Run) -> dict[str, int]:
+def counts_of(reading: ReaderState, learner: Learner) -> RowUse:
     """Return the number of rows read, split into used, refused, dropped, unlabelled and waiting rows."""
     counts, late = reading.counts, reading.late
     waiting = [part for part in (reading.queue, reading.watermark.buffered) if part is not None]
-    pending = 0 if run.pending is None else len(run.pending)
-    unused = sum(map(len, waiting)) + pending
+    unused = sum(map(len, waiting)) + learner.waiting
     excluded = counts.unlabelled + counts.refused + late.dropped
     return {
         "read": counts.read,
@@ -127,33 +160,14 @@ def counts_of(reading: ReaderState, run: Run) -> dict[str, int]:
     }
 
 
-def losses_of(
-    config: TrainConfig,
-    reading: ReaderState,
-    run: Run,
-    scored: DelayedLoss | None,
-    portfolio: Portfolio | None = None,
-) -> dict[str, Any]:
+def losses_of(config: TrainConfig, reading: ReaderState, learner: Learner) -> Progressive:
     """Return the progressive loss per block and overall, with the margins of confidence intervals.
 
     Every row is scored before it is trained on. For method `auto`, the models are frozen at the last local
     midnight; in the first nights of a run, the current models are used instead.
     """
-    blocks, scale = run.blocks, reading.labels.loss_scale()
-    if portfolio is not None:
-        rows, total, squares = loss_sums(portfolio).T
-        spread = np.maximum(squares - total**2 / np.maximum(rows, 1), 0.0)
-        count = rows
-        mean = np.divide(total, rows, out=np.full(blocks, np.nan), where=rows > 0)
-    elif config.label_delay and scored is not None:
-        rows, total = scored.rows, scored.loss
-        spread = np.maximum(scored.squares - total**2 / np.maximum(rows, 1), 0.0)
-        count = rows
-        mean = np.divide(total, rows, out=np.full(blocks, np.nan), where=rows > 0)
-    else:
-        count, _, _, spread = run.log.tally()
-        loss, rows = run.loss_sums()
-        mean = np.divide(loss, rows, out=np.full(blocks, np.nan), where=rows > 0)
+    rows, mean, count, spread = learner.losses()
+    blocks, scale = len(rows), reading.labels.loss_scale()
     margin = [
         NORMAL * sqrt(spread[i] / (count[i] * (count[i] - 1))) * scale if count[i] > 1 else None
         for i in range(blocks)
@@ -168,23 +182,22 @@ def losses_of(
     }
 
 
-def visits_table(config: TrainConfig, reading: ReaderState, run: Run) -> str:
+def visits_table(config: TrainConfig, state: TrainState) -> str:
     """Return a CSV table of the recorded visits: cycle, block, rows and progressive loss."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["cycle", "block", "rows", "progressive_loss"])
-    visits, scale = run.progressive_visits(), reading.labels.loss_scale()
+    visits = state.learner.run.progressive_visits()
+    scale = state.reading.labels.loss_scale()
     for cycle, block, loss, rows in zip(*visits, strict=True):
         label = config.schedule.labels[int(block)]
         writer.writerow([int(cycle), label, round(float(rows)), repr(float(loss) * scale)])
     return text.getvalue()
 
 
-def results_of(
-    config: TrainConfig, inputs: Sources, reading: ReaderState, names: FeatureNames, model: Pluralistic
-) -> dict[str, Any]:
+def results_of(config: TrainConfig, inputs: Sources, state: TrainState, model: Pluralistic) -> TrainResults:
     """Return the contents of `results.json`; row counts and losses are those in the model's provenance."""
-    columns = reading.columns
+    reading, columns = state.reading, state.reading.columns
     budget, about = config.budget(model.loss.outputs), model.provenance
     return {
         "files": [inputs.name(file) for file in range(len(inputs.files))],
@@ -195,7 +208,7 @@ def results_of(
             "record_bytes": budget.records,
             "waiting_bytes": budget.waiting,
         },
-        "columns": {"kinds": columns.kinds, "ignored": columns.ignored, "when": columns.time.to_json()},
+        "columns": {"kinds": columns.kinds, "ignored": columns.ignored, "when": to_json(columns.when)},
         "loss": model.loss.name,
         "classes": list(reading.labels.classes),
         "rows": about["rows"],
@@ -203,7 +216,7 @@ def results_of(
         "refused_examples": list(reading.examples),
         "first": reading.first,
         "last": int(reading.watermark.newest),
-        "features_named": len(names.names),
+        "features_named": len(state.names.names),
         "progressive": about["progressive"],
         "chosen": about["chosen"],
         "blocks": list(config.schedule.labels),

@@ -1,8 +1,7 @@
 """Run directory: its lock file, its output files, and the checkpoint of the run."""
 
 import io
-import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from os import PathLike
@@ -12,17 +11,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from semicyclic.auto.portfolio import Portfolio
+from semicyclic.method.loss import Loss
 from semicyclic.method.run import Run
 from semicyclic.store.atomic import lock, remove_partial_files
-from semicyclic.store.checkpoint import Arrays, read_checkpoint, restore_run, run_arrays, write_checkpoint
-from semicyclic.store.model_file import Unreadable
+from semicyclic.store.checkpoint import read_checkpoint, write_checkpoint
+from semicyclic.store.json_codec import from_json, to_json
+from semicyclic.store.sealed import Arrays, Unreadable
 from semicyclic.tables.features import FeatureNames, Features
 from semicyclic.tables.labels import Labels
 from semicyclic.tables.sources import ReadPosition
 from semicyclic.tables.watermark import LateCounts, WaitingRows, Watermark
-from semicyclic.training.config import AUTO, TrainConfig, differences
-from semicyclic.training.delayed_loss import DelayedLoss
+from semicyclic.training.config import TrainConfig, differences
+from semicyclic.training.learner import ChainLearner, LoggedAutoLearner
 from semicyclic.training.reader import ReaderState, RowCounts
 
 CHECKPOINT, MODEL, RESULTS, VISITS, LOCK = (
@@ -59,70 +59,71 @@ def holds_run(folder: Path) -> bool:
 
 
 class TrainState(NamedTuple):
-    """State of a run between two chunks, without the candidates; a checkpoint stores both."""
+    """State of a run between two chunks.
+
+    names: features found so far; the first `reading.names_known` of them belong to this state.
+    """
 
     reading: ReaderState
-    run: Run
-    scored: DelayedLoss
+    learner: ChainLearner | LoggedAutoLearner
+    names: FeatureNames
 
 
-def write_state(
-    folder: Path, config: TrainConfig, state: TrainState, names: FeatureNames, portfolio: Portfolio | None
-) -> None:
+def write_state(folder: Path, config: TrainConfig, state: TrainState) -> None:
     """Write the checkpoint of a run."""
-    reading, run, scored = state
-    arrays = run_arrays(run)
-    if portfolio is not None:
-        arrays |= {f"portfolio.{name}": array for name, array in portfolio.arrays().items()}
-    arrays |= {f"scored.{name}": array for name, array in scored._asdict().items()}
-    for name, rows in (("queue", reading.queue), ("buffered", reading.watermark.buffered)):
+    reading, learner, names = state
+    arrays = learner.arrays()
+    for name, rows in (("chunk", reading.queue), ("buffered", reading.watermark.buffered)):
         if rows is not None and len(rows):
             arrays[name] = np.frombuffer(_serialize_rows(rows), np.uint8)
     about = {
         "config": config.to_json(),
         "features": reading.features.to_json(),
-        "labels": reading.labels.to_json(),
+        "labels": to_json(reading.labels),
         "newest": reading.watermark.newest,
-        "late": vars(reading.late),
-        "scored": reading.scored,
-        "counts": list(reading.counts),
-        "position": reading.position.to_json(),
+        "late": to_json(reading.late),
+        "counts": to_json(reading.counts),
+        "position": to_json(reading.position),
         "first": reading.first,
-        # In order of discovery: the first `names_known` names belong to this state.
+        # In order of discovery.
         "names": list(islice(names.names.items(), reading.names_known)),
         "examples": list(reading.examples),
     }
     write_checkpoint(folder / CHECKPOINT, arrays, about)
 
 
-def read_state(folder: Path, config: TrainConfig) -> tuple[TrainState, FeatureNames, Portfolio | None]:
+def read_state(folder: Path, config: TrainConfig) -> TrainState:
     """Read the checkpoint of a run. Raise if its settings differ from `config`."""
     arrays, about = read_checkpoint(folder / CHECKPOINT)
     with _readable(folder / CHECKPOINT):
-        now = json.loads(json.dumps(config.to_json()))
-        before = about["config"]
+        now, before = config.to_json(), dict(about["config"])
         other = differences(before, now)
-        if other:
-            raise ValueError(
-                f"resume=True: the run in {folder} was started with another {other[0].replace('_', ' ')} "
-                f"({before.get(other[0])!r}, now {now.get(other[0])!r}): give the same, or "
-                "another out="
-            )
-        state, names = _restore_state(arrays, about, config)
-        return state, names, _restore_portfolio(arrays, state.reading, config)
+    if other:
+        raise ValueError(
+            f"resume=True: the run in {folder} was started with another {other[0].replace('_', ' ')} "
+            f"({before.get(other[0])!r}, now {now.get(other[0])!r}): give the same, or another out="
+        )
+    with _readable(folder / CHECKPOINT):
+        return _restore_state(arrays, about, config, config.learner)
 
 
-def read_log(folder: Path) -> tuple[TrainConfig, TrainState, FeatureNames]:
-    """Read a run with its settings, without its candidates."""
+class LoggedRun(NamedTuple):
+    """The chain of a run with its log, its settings, the state of its reader, and feature names."""
+
+    config: TrainConfig
+    reading: ReaderState
+    chain: ChainLearner
+    names: FeatureNames
+
+
+def read_log(folder: Path) -> LoggedRun:
+    """Read a run without its candidates."""
     arrays, about = read_checkpoint(folder / CHECKPOINT)
     with _readable(folder / CHECKPOINT):
         config = TrainConfig.from_json(about["config"])
-        return (config, *_restore_state(arrays, about, config))
-
-
-def read_run(folder: Path) -> Run:
-    """Read the run of a folder."""
-    return read_log(folder)[1].run
+        reading, chain, names = _restore_state(arrays, about, config, config.chain_learner)
+        assert isinstance(chain, ChainLearner)
+        return LoggedRun(config, reading, chain, names)
 
 
 @contextmanager
@@ -130,27 +131,23 @@ def _readable(path: Path) -> Iterator[None]:
     """Raise `Unreadable` if the checkpoint lacks an entry or has one of the wrong type."""
     try:
         yield
-    except (KeyError, TypeError, AttributeError, IndexError, pa.ArrowInvalid, OverflowError) as error:
+    except Unreadable as error:
+        raise Unreadable(f"{path}: {error}") from None
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Unreadable(
             f"{path}: not a checkpoint of a training run, or a damaged one ({error!r:.200})"
         ) from None
 
 
-def _restore_portfolio(arrays: Arrays, reading: ReaderState, config: TrainConfig) -> Portfolio | None:
-    if config.method != AUTO:
-        return None
-    portfolio = config.portfolio(reading.features.width, reading.labels.loss)
-    prefix = "portfolio."
-    parts = {name: array for name, array in arrays.items() if name.startswith(prefix)}
-    portfolio.restore({name.removeprefix(prefix): array for name, array in parts.items()})
-    return portfolio
-
-
 def _restore_state(
-    arrays: Arrays, about: dict[str, Any], config: TrainConfig
-) -> tuple[TrainState, FeatureNames]:
-    features, labels = Features.from_json(about["features"]), Labels.from_json(about["labels"])
-    late = LateCounts(**about["late"])
+    arrays: Arrays,
+    about: dict[str, Any],
+    config: TrainConfig,
+    new_learner: Callable[[int, Loss], ChainLearner | LoggedAutoLearner],
+) -> TrainState:
+    """Restore the state of a checkpoint. new_learner: makes an untrained learner from a width and a loss."""
+    features, labels = Features.from_json(about["features"]), from_json(about["labels"], Labels)
+    late = from_json(about["late"], LateCounts)
     watermark = Watermark(
         config.lateness, config.late, int(about["newest"]), _deserialize_rows(arrays.get("buffered")), late
     )
@@ -162,17 +159,16 @@ def _restore_state(
         features,
         labels,
         watermark,
-        _deserialize_rows(arrays.get("queue")),
-        int(about["scored"]),
-        RowCounts(*map(int, about["counts"])),
-        ReadPosition.from_json(about["position"]),
+        _deserialize_rows(arrays.get("chunk")),
+        from_json(about["counts"], RowCounts),
+        from_json(about["position"], ReadPosition),
         int(about["first"]),
         len(names.names),
         tuple(map(str, about["examples"])),
     )
-    run = restore_run(config.first_run(features.width, labels.loss), arrays)
-    scored = DelayedLoss(*(arrays[f"scored.{name}"].copy() for name in DelayedLoss._fields))
-    return TrainState(reading, run, scored), names
+    learner = new_learner(features.width, labels.loss)
+    learner.restore(arrays)
+    return TrainState(reading, learner, names)
 
 
 def _serialize_rows(rows: WaitingRows) -> bytes:
@@ -229,4 +225,4 @@ def load_run(folder: str | PathLike[str]) -> Run:
     FileNotFoundError
         If the folder has no checkpoint.
     """
-    return read_run(Path(folder))
+    return read_log(Path(folder)).chain.run

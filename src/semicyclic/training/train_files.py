@@ -13,24 +13,19 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from semicyclic.auto.buffer import targets
-from semicyclic.auto.export import mean_loss
-from semicyclic.auto.portfolio import Portfolio
-from semicyclic.method import train
-from semicyclic.method.model import Pluralistic
 from semicyclic.store.atomic import write_text
 from semicyclic.store.model_file import save
 from semicyclic.tables.features import FeatureNames
 from semicyclic.tables.sources import SourceBatch, Sources
-from semicyclic.training.config import AUTO, TrainConfig
-from semicyclic.training.delayed_loss import DelayedLoss
+from semicyclic.training.config import TrainConfig
+from semicyclic.training.learner import Learner
 from semicyclic.training.read_ahead import read_ahead
-from semicyclic.training.reader import ArrivedRows, Chunk, Reader, open_reader
-from semicyclic.training.results import model_of, results_of, visits_table
+from semicyclic.training.reader import Chunk, Reader, check_waiting, open_reader
+from semicyclic.training.results import TrainResults, model_of, results_of, visits_table
 from semicyclic.training.run_dir import (
     CHECKPOINT,
     MODEL,
@@ -102,133 +97,101 @@ class FileTraining:
     started: float = 0.0
     last_report: float = -np.inf
     timers: dict[str, SaveTimer] = field(default_factory=dict)
-    names: FeatureNames = field(init=False)
-    portfolio: Portfolio | None = None
-    # True while the portfolio processes a chunk: no checkpoint may be written then.
+    state: TrainState = field(init=False)
+    # True while the learner processes a chunk: no checkpoint may be written then.
     midway: bool = False
-    # Replaced in one assignment after each chunk, so that it is consistent after an interrupt.
-    state: TrainState | None = None
 
-    def go(self, *, resume: bool) -> dict[str, Any]:
+    def go(self, *, resume: bool) -> TrainResults:
         """Train on all rows of the input, write the output files, and return the results."""
         self.started = self.clock()
         self.timers = {name: SaveTimer(self.clock, self.save_seconds) for name in (CHECKPOINT, MODEL)}
         self.timers[CHECKPOINT].record_save(self.clock())
-        state, parts = self._begin(resume)
-        self.state = state
-        reader = Reader(self.config, self.inputs.name, state.reading, self.names)
+        self.state, parts = self._begin(resume)
+        reader = Reader(self.config, self.inputs.name, self.state.reading, self.state.names)
         try:
-            state = self._work(state, reader.chunks(parts))
+            self._work(reader.chunks(parts))
         except KeyboardInterrupt:
             # Save the progress since the last checkpoint.
-            if self.state.run.log.pages and not self.midway:
-                self._save_state(self.state)
+            if self.state.learner.run.log.pages and not self.midway:
+                self._save_state()
             raise
-        return self._end(state, reader)
+        return self._end(reader)
 
     def _begin(self, resume: bool) -> tuple[TrainState, Iterator[SourceBatch]]:
         """Return the state of the checkpoint, or an initial one, and the batches to read from there."""
         if resume and (self.folder / CHECKPOINT).exists():
-            state, self.names, self.portfolio = read_state(self.folder, self.config)
+            state = read_state(self.folder, self.config)
             # Otherwise the input was too short to infer the features from `sample_rows` rows: start again.
             if state.reading.counts.read >= self.config.sample_rows:
                 return state, self.inputs.parts(state.reading.position)
         reading, parts = open_reader(self.config, self.inputs, lambda stage: self._report(0.0, stage))
-        self.names = FeatureNames.of(reading.features)
-        run = self.config.first_run(reading.features.width, reading.labels.loss)
-        self.portfolio = None
-        if self.config.method == AUTO:
-            self.portfolio = self.config.portfolio(reading.features.width, reading.labels.loss)
-        return TrainState(reading, run, DelayedLoss.none(self.config.schedule.blocks)), parts
+        learner = self.config.learner(reading.features.width, reading.labels.loss)
+        return TrainState(reading, learner, FeatureNames.of(reading.features)), parts
 
-    def _work(self, state: TrainState, chunks: Iterator[Chunk]) -> TrainState:
+    def _work(self, chunks: Iterator[Chunk]) -> None:
         """Train chunk by chunk, and save checkpoints and models when due."""
         for chunk in read_ahead(chunks):
             if chunk is not None:
-                state = self.state = self._learn_chunk(state, chunk)
+                self._learn_chunk(chunk)
                 self.unsaved |= chunk.closes
                 if self.checkpoints and self.timers[CHECKPOINT].due():
-                    self._save_state(state)
+                    self._save_state()
             if self.unsaved and (chunk is None or self.timers[MODEL].due()):
-                self._save_model(state)
-        return state
+                self._save_model()
 
-    def _learn_chunk(self, state: TrainState, chunk: Chunk) -> TrainState:
-        """Score and train on one chunk, and return the state after it."""
-        run, scored = state.run, state.scored
+    def _learn_chunk(self, chunk: Chunk) -> None:
+        """Score and train on one chunk, and update the state."""
+        learner, (rows, ticks, clock, _) = self.state.learner, chunk.arrived
+        waiting = learner.waiting
         self.midway = True
-        self._update_portfolio(chunk.arrived if self.config.label_delay else chunk.rows)
-        # With candidates, the loss is that of their mixture.
-        if chunk.arrived is not None and self.portfolio is None:
-            scored = scored.add(run, chunk.arrived.rows)
-        if chunk.rows is not None:
-            run = train.extend(run, chunk.rows.rows, final=False)
-            self.rows_trained += len(chunk.rows.rows)
+        learner.learn(rows, clock, ticks)
+        self.state = self.state._replace(reading=chunk.after)
         self.midway = False
-        block = int(self.config.schedule.place(np.array([chunk.ends])).block[0])
-        self._report(chunk.share, "learning", self.config.schedule.labels[block])
-        return TrainState(chunk.after, run, scored)
+        if learner.nbytes:
+            check_waiting(self.config, learner.loss, chunk.after, learner.waiting, learner.nbytes)
+        self.rows_trained += len(rows) + waiting - learner.waiting
+        assert rows.block is not None
+        self._report(chunk.share, "learning", self.config.schedule.labels[int(rows.block[-1])], learner)
 
-    def _update_portfolio(self, arrived: ArrivedRows | None) -> None:
-        """Score and train all candidates on new rows."""
-        if self.portfolio is None or arrived is None:
-            return
-        target = targets(arrived.rows.labels, self.portfolio.loss)
-        for _ in self.portfolio.add(arrived.rows, arrived.clock, arrived.ticks, target):
-            pass
-
-    def _save_model(self, state: TrainState) -> None:
+    def _save_model(self) -> None:
         """Save the current model; it is not trained on the rows that are still waiting."""
         began = self.clock()
-        if state.run.log.pages:
-            save(self._model(state), self.folder / MODEL)
+        if self.state.learner.run.log.pages:
+            save(model_of(self.config, self.state), self.folder / MODEL)
         self.unsaved = False
         self.timers[MODEL].record_save(began)
 
-    def _model(self, state: TrainState) -> Pluralistic:
-        reading, run, scored = state
-        return model_of(self.config, reading, self.names, run, scored, self.portfolio)
-
-    def _save_state(self, state: TrainState) -> None:
+    def _save_state(self) -> None:
         began = self.clock()
-        write_state(self.folder, self.config, state, self.names, self.portfolio)
+        write_state(self.folder, self.config, self.state)
         self.timers[CHECKPOINT].record_save(began)
 
-    def _end(self, state: TrainState, reader: Reader) -> dict[str, Any]:
+    def _end(self, reader: Reader) -> TrainResults:
         """Write the last checkpoint, train on the waiting rows, and write the model and the results."""
-        state = state._replace(reading=replace(reader.state, names_known=len(self.names.names)))
+        learner, names = self.state.learner, self.state.names
+        reading = replace(reader.state, names_known=len(names.names))
+        self.state = self.state._replace(reading=reading)
         if self.checkpoints:
-            self._save_state(state)
+            self._save_state()
         last = reader.rest()
         if last is not None:
-            state = self._learn_chunk(state, last)
-        if (left := reader.rows_to_score()) is not None:
-            self._update_portfolio(left)
-            if self.portfolio is None:
-                state = state._replace(scored=state.scored.add(state.run, left.rows))
-        state = state._replace(run=train.finish(state.run))
-        reading, run, _ = state
-        if not run.log.pages:
+            self._learn_chunk(last)
+        learner.end()
+        if not learner.run.log.pages:
             raise ValueError("no model was trained: no row could be used, or no label is known yet")
-        if self.portfolio is not None and not self.config.label_delay:
-            self.portfolio.end()
-        self._report(1.0, "writing")
-        model = self._model(state)
-        results = results_of(self.config, self.inputs, reading, self.names, model)
+        self._report(1.0, "writing", learner=learner)
+        model = model_of(self.config, self.state)
+        results = results_of(self.config, self.inputs, self.state, model)
         save(model, self.folder / MODEL)
-        write_text(self.folder / VISITS, visits_table(self.config, reading, run))
+        write_text(self.folder / VISITS, visits_table(self.config, self.state))
         write_text(self.folder / RESULTS, json.dumps(results, indent=1, allow_nan=False) + "\n")
         return results
 
-    def _report(self, share: float, stage: str, block: str = "") -> None:
+    def _report(self, share: float, stage: str, block: str = "", learner: Learner | None = None) -> None:
         """Report progress; within a block, at most every PROGRESS_SECONDS."""
         now = self.clock()
         if block and now < self.last_report + PROGRESS_SECONDS:
             return
         self.last_report = now
-        loss = float("nan")
-        if self.portfolio is not None:
-            loss = mean_loss(self.portfolio)
-        elif self.state is not None and self.state.run.log.pages:
-            loss = self.state.run.progressive_loss()
+        loss = float("nan") if learner is None else learner.mean_loss()
         self.report_progress(TrainProgress(share, self.rows_trained, now - self.started, loss, block, stage))

@@ -11,18 +11,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.method import train
 from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import encode
 from semicyclic.method.loss import hinge
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.run import Run
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.tables.features import FeatureNames
-from semicyclic.training.config import TrainConfig
 from semicyclic.training.reader import Reader
 from semicyclic.training.results import finish_model
-from semicyclic.training.run_dir import CHECKPOINT, TrainState, read_log
+from semicyclic.training.run_dir import CHECKPOINT, LoggedRun, read_log
+from semicyclic.types import Array
 
 
 class ModelRequest(NamedTuple):
@@ -43,46 +41,38 @@ class ModelRequest(NamedTuple):
         return f"{blocks}-{str(self.read_out).replace(':', '-')}{suffix}"
 
 
-class SavedRun(NamedTuple):
-    """A run with its settings, the state of its reader, and feature names."""
-
-    config: TrainConfig
-    state: TrainState
-    names: FeatureNames
-
-    @property
-    def cycles(self) -> int:
-        """Number of cycles in the log."""
-        return len(np.unique(self.state.run.log.places()[0]))
-
-
-def open_run(folder: Path) -> SavedRun:
+def open_run(folder: Path) -> LoggedRun:
     """Load the run of a folder, and train it on the rows that were waiting at its checkpoint."""
     if not (folder / CHECKPOINT).is_file():
         raise FileNotFoundError(f"{folder}: this folder has no checkpoint of a run")
-    config, state, names = read_log(folder)
-    last = Reader(config, str, state.reading, names).rest()
-    run = state.run
-    if last is not None and last.rows is not None:
-        run = train.extend(run, last.rows.rows, final=False)
-    return SavedRun(config, state._replace(run=train.finish(run)), names)
+    logged = read_log(folder)
+    last = Reader(logged.config, str, logged.reading, logged.names).rest()
+    if last is not None:
+        logged.chain.learn(last.arrived.rows, last.arrived.clock, last.arrived.ticks)
+    logged.chain.end()
+    return logged
 
 
-def model_for(log: SavedRun, wanted: ModelRequest) -> Pluralistic:
+def cycles_of(log: LoggedRun) -> Array:
+    """Return the numbers of the cycles in the log, ascending."""
+    return np.unique(log.chain.run.log.places().cycle)
+
+
+def model_for(log: LoggedRun, wanted: ModelRequest) -> Pluralistic:
     """Return the model that the run would have produced with the requested blocks, read-out and cycles."""
-    run = log.state.run
+    run = log.chain.run
     if wanted.blocks is not None and wanted.blocks != run.blocks:
         run = run.coarser(_coarser_schedule(run, wanted.blocks))
     through = None
     if wanted.until is not None:
-        cycles = np.unique(log.state.run.log.places()[0])
+        cycles = cycles_of(log)
         if not 0 <= wanted.until < len(cycles):
             raise ValueError(f"until={wanted.until}: the log has {len(cycles)} cycles, 0 is the last")
         through = int(cycles[len(cycles) - 1 - wanted.until])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*never visited.*")
         model = run.read_out(wanted.read_out, through=through)
-    finished = finish_model(model, log.state.reading, log.names)
+    finished = finish_model(model, log.reading, log.names)
     about = {**(model.provenance or {}), "what_if": {"blocks": run.blocks, "read_out": str(wanted.read_out)}}
     return replace(finished, provenance=about)
 

@@ -82,7 +82,7 @@ def score_kinds(tables: Any, vectors: Any, outputs: Any, fine: Any, cells: Any, 
                 if vector < 0:
                     break
                 base = vector * a_vector + c * LANES
-                dot8(flat, base, stride, columns, values, begin, end, part)
+                dot8(flat, -1, base, stride, columns, values, begin, end, part)
                 times = share[kind, fine, a]
                 for q in range(LANES):
                     out[(kind * LANES + q) * outputs + c] += times * part[q]
@@ -117,7 +117,7 @@ def score_readings(
             for c in range(outputs):
                 if cycles > 0:
                     base = group_index * a_group + c * a_score + read_out * LANES
-                    dot8(flat, base, stride, columns, values, begin, end, part)
+                    dot8(flat, -1, base, stride, columns, values, begin, end, part)
                 else:
                     for q in range(LANES):
                         part[q] = live[(of[reading] * LANES + q) * outputs + c]
@@ -282,16 +282,16 @@ def walk(
         output arrays for the two protocols, [scored rows, K * C], or [0, K * C] to skip a protocol.
     Returns the number of rows of the window that were trained on.
     """
-    outputs = plan[2]
+    outputs = plan.outputs
     chains = len(tables.active) * LANES * outputs
     place, progressive, forward = scored
     early, early_seen = state.early_frozen, state.early_seen
     no_early, no_early_seen = early[:0], early_seen[:0]
     live = work[0]
     trained, ready = span[0], -1
-    for row in range(span[1], len(window.known)):
+    for row in range(span[1], len(window.weight)):
         if window.frozen_at[row] != state.position[3]:
-            while trained < window.known_frozen[row]:
+            while trained < window.known_frozen[row - span[1]]:
                 learn_row(tables, plan, state, window, trained, trained == ready, work)
                 trained += 1
             if state.position[0] >= 0:
@@ -300,7 +300,7 @@ def walk(
             early[:] = state.frozen[: len(early)]
             early_seen[:] = state.seen[: len(early)]
             state.position[3] = window.frozen_at[row]
-        while trained < window.known[row]:
+        while trained < window.known[row - span[1]]:
             learn_row(tables, plan, state, window, trained, trained == ready, work)
             trained += 1
         fine = window.fine[row]
@@ -332,7 +332,7 @@ def learn_rest(
     tables: Any, plan: Any, state: CandidateState, window: RowWindow, first: Any, work: Any
 ) -> Any:
     """Train on all remaining rows at the end of the stream."""
-    for row in range(first, len(window.known)):
+    for row in range(first, len(window.weight)):
         learn_row(tables, plan, state, window, row, False, work)
     if state.position[0] >= 0:
-        close_visit(tables, state, plan[2])
+        close_visit(tables, state, plan.outputs)

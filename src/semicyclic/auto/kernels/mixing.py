@@ -235,7 +235,7 @@ def mix(
     for c in range(outputs):
         for k in range(len(numbers)):
             output_scores[k] = score[k * outputs + c]
-        dot8(weights, 0, STRATEGIES, numbers, output_scores, 0, len(numbers), part)
+        dot8(weights, -1, 0, STRATEGIES, numbers, output_scores, 0, len(numbers), part)
         auto[c] = np.float32(0.0)
         for s in range(STRATEGIES):
             strategy_score[s * outputs + c] = part[s]
@@ -256,7 +256,7 @@ def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scor
     """Mix the scores of the rows from span[1] on, and record losses from span[0] on as labels become known.
 
     rows: the fields of `MixingRows`.
-    known: ([n], [n]) number of rows whose labels are known when a row arrives, and at its freeze time.
+    known: number of rows whose labels are known when a row from span[1] on arrives, and at its freeze time.
     scores: (candidates [rows, K * C], strategies [rows, S * C], mixture [rows, C]); before span[1] they are
         inputs, as predicted earlier; from there on, strategies and mixture are outputs.
     Returns the number of rows whose losses are recorded, counted from the first.
@@ -272,7 +272,7 @@ def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scor
     recorded = span[0]
     for row in range(span[1], len(slot)):
         if walk_forward and frozen_at[row] != state.position[3]:
-            while recorded < known_frozen[row]:
+            while recorded < known_frozen[row - span[1]]:
                 record_losses(state, plan, (slot, target, weight, block, represents), scores, recorded, work)
                 recorded += 1
             state.early_stream_losses[:] = state.stream_losses
@@ -280,7 +280,7 @@ def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scor
             state.early_strategy_losses[:] = state.strategy_losses
             state.early_mean[0] = state.totals[1]
             state.position[3] = frozen_at[row]
-        while recorded < known_now[row]:
+        while recorded < known_now[row - span[1]]:
             record_losses(state, plan, (slot, target, weight, block, represents), scores, recorded, work)
             recorded += 1
         outdated = not walk_forward and state.position[2] >= REWEIGHT_EVERY_ROWS

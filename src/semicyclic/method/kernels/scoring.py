@@ -10,7 +10,7 @@ import numpy as np
 
 from semicyclic.jit import inline, jit
 from semicyclic.method.kernels.losses import decay, log_one_plus
-from semicyclic.method.kernels.simd import LANES, dot_lanes
+from semicyclic.method.kernels.simd import LANES, dot64
 from semicyclic.method.metrics import ABSOLUTE_ERROR, ACCURACY, LOG_LOSS, SQUARED_ERROR
 
 # The most rows whose sum is kept in single precision before it is added to the total.
@@ -21,9 +21,9 @@ SHORT = 64
 def score_parts(rows: Any, weights: Any, order: Any, bounds: Any, out: Any, parts: Any) -> Any:
     """out[q, k] = the score of row order[k] by model q."""
     indptr, indices, values = rows
-    score = np.empty(LANES, weights.dtype)
+    score, intercepts = np.empty(LANES, weights.dtype), (len(weights) - 1) * LANES
     for k in range(bounds[parts[0]], bounds[parts[1]]):
-        dot_lanes(weights, indices, values, indptr[order[k]], indptr[order[k] + 1], score)
+        dot64(weights, intercepts, 0, LANES, indices, values, indptr[order[k]], indptr[order[k] + 1], score)
         for q in range(len(out)):
             out[q, k] = score[q]
 
@@ -70,9 +70,10 @@ def _hits(rows: Any, weights: Any, target: Any, span: Any, results: Any) -> Any:
     """Add up correct predictions; a score of exactly 0 predicts the first class (docs/math.md#scores)."""
     indptr, indices, values = rows
     score, sums, (weight, each) = results
+    intercepts = (len(weights) - 1) * LANES
     zero = weights.dtype.type(0.0)
     for r in range(np.uint64(span[0]), np.uint64(span[1])):
-        dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
+        dot64(weights, intercepts, 0, LANES, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
         y = target[r]
         counts = weight[r * each]
         for q in range(LANES):
@@ -83,9 +84,10 @@ def _hits(rows: Any, weights: Any, target: Any, span: Any, results: Any) -> Any:
 def _log_losses(rows: Any, weights: Any, target: Any, span: Any, results: Any) -> Any:
     indptr, indices, values = rows
     score, sums, (weight, each) = results
+    intercepts = (len(weights) - 1) * LANES
     zero = weights.dtype.type(0.0)
     for r in range(np.uint64(span[0]), np.uint64(span[1])):
-        dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
+        dot64(weights, intercepts, 0, LANES, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
         y = target[r]
         counts = weight[r * each]
         for q in range(LANES):
@@ -99,9 +101,10 @@ def _errors(rows: Any, weights: Any, target: Any, span: Any, results: Any, code:
     """Absolute and squared errors, and the pinball loss."""
     indptr, indices, values = rows
     score, sums, (weight, each) = results
+    intercepts = (len(weights) - 1) * LANES
     zero = weights.dtype.type(0.0)
     for r in range(np.uint64(span[0]), np.uint64(span[1])):
-        dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
+        dot64(weights, intercepts, 0, LANES, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
         y = target[r]
         counts = weight[r * each]
         if code == SQUARED_ERROR:
@@ -123,8 +126,9 @@ def _classes(rows: Any, weights: Any, target: Any, span: Any, results: Any, code
     """Accuracy or log loss of models with several scores each."""
     indptr, indices, values = rows
     score, sums, (weight, each) = results
+    intercepts = (len(weights) - 1) * LANES
     for r in range(np.uint64(span[0]), np.uint64(span[1])):
-        dot_lanes(weights, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
+        dot64(weights, intercepts, 0, LANES, indices, values, indptr[r], indptr[r + np.uint64(1)], score)
         target_class = np.int64(target[r])
         for q in range(LANES // outputs):
             first = q * outputs
