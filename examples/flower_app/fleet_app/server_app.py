@@ -33,6 +33,7 @@ def main(grid: Grid, context: Context) -> None:
             clients_per_round=int(config["per-round"]),
             invited_per_round=int(config["invited"]),
             deadline_seconds=float(config["deadline"]),
+            min_connected=int(config["connected"]),
             query_availability=True,
             wait_seconds=float(config["patience"]),
         ),
@@ -42,7 +43,7 @@ def main(grid: Grid, context: Context) -> None:
     out = Path(str(config["out"]))
     weights = ArrayRecord({"weights": Array(np.zeros(21))})
     # A killed server resumes from the checkpoint, which is written after every round.
-    strategy.start(grid, weights, num_rounds=int(config["rounds"]), timeout=60.0, checkpoint=out)
+    strategy.start(grid, weights, num_rounds=int(config["rounds"]), checkpoint=out)
     # Counts of missing and rejected replies.
     (out / "lost.json").write_text(json.dumps(strategy.reply_counts()))
     # New: for each block, the model with the lowest loss reported by clients.
