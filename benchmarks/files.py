@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.timing import Figure, at_least, at_most, no_goal, note, peer_timed, timed
+from semicyclic import load
 from semicyclic.method.average import ReadOut
 from semicyclic.method.loss import by_name
 from semicyclic.schedule.schedule import Schedule
-from semicyclic.store.model_file import load
 from semicyclic.tables.columns import ColumnRequest
 from semicyclic.tables.sources import Sources
 from semicyclic.tables.writers import open_writer

@@ -8,6 +8,7 @@ import scipy.sparse
 
 from benchmarks.streams import stream
 from benchmarks.timing import Figure, Peer, at_least, at_most, best_of, no_goal, note
+from semicyclic import load, save
 from semicyclic.method import train
 from semicyclic.method.evaluate import matrices
 from semicyclic.method.loss import logistic
@@ -15,7 +16,6 @@ from semicyclic.method.metrics import log_loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.schedule.numbered import Numbered
-from semicyclic.store.model_file import load, save
 
 ROWS = 160_000
 

@@ -2,11 +2,13 @@
 
 import semicyclic as sc
 
+model = sc.fit(table, when="when", label="late", zone="America/New_York")  # a data frame, or files
+model.predict_proba(new_table)  # or one row, as a dict
+
 schedule = sc.Schedule.daily(blocks=6, zone="America/New_York")
-rows = sc.read("flights.parquet", when="when", label="late")  # or sc.Rows(X, y, when=when)
+rows = sc.read(table, when="when", label="late")  # or sc.Rows(X, y, when=when)
 run = sc.train.pluralistic(rows, schedule, loss=sc.loss.logistic, step_size=0.5)
 model = run.mean()
-model.predict(new_rows)
 """
 
 from importlib.util import find_spec
@@ -26,9 +28,10 @@ from semicyclic.method.train import Diverged
 from semicyclic.schedule.numbered import Numbered
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.visits import visits
-from semicyclic.store.model_file import load, save
+from semicyclic.store.model_file import save
 from semicyclic.store.sealed import Unreadable
 from semicyclic.theory.certificate import Certificate, certificate
+from semicyclic.training.open_model import load
 from semicyclic.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from semicyclic.adapters.sklearn import SemiCyclicClassifier as SemiCyclicClassifier
     from semicyclic.adapters.sklearn import SemiCyclicRegressor as SemiCyclicRegressor
     from semicyclic.tables.load import read as read
+    from semicyclic.training.fit import fit as fit
     from semicyclic.training.run_dir import load_run as load_run
 
 __all__ = [
@@ -55,6 +59,7 @@ __all__ = [
     "Unreadable",
     "basis",
     "certificate",
+    "fit",
     "load",
     "load_run",
     "loss",
@@ -77,11 +82,17 @@ if find_spec("sklearn") is not None:
     __all__ += ESTIMATORS
     __all__.sort(key=lambda name: (name.islower(), name))
 
+
+def __dir__() -> list[str]:
+    return __all__
+
+
 if not TYPE_CHECKING:
     # These import pyarrow or scikit-learn, so only on access.
     __getattr__ = lazy_names(
         __name__,
         {
+            "fit": "semicyclic.training.fit",
             "load_run": "semicyclic.training.run_dir",
             "read": "semicyclic.tables.load",
             **dict.fromkeys(ESTIMATORS, "semicyclic.adapters.sklearn"),

@@ -1,8 +1,10 @@
-"""Numba decorators: the options every kernel is compiled with.
+"""Numba decorators: the options every kernel is compiled with, and a message when compiling takes long.
 
 Numba takes most of a second to import, so it is imported when the first function is compiled.
 """
 
+import logging
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -11,11 +13,20 @@ from typing import Any
 # input gives the same bits on every run. Nothing is parallel, for the same reason.
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract", "nsz"}}
 
+logger = logging.getLogger("semicyclic")
+# After so many seconds of compilation a process says what it is doing.
+NOTICE_SECONDS = 2.0
+NOTICE = (
+    "compiling: the first use on this machine takes some seconds, up to a minute; later processes load the "
+    "compiled code from the cache"
+)
+
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
     """Compile at the first call, and cache the result on disk where that is possible."""
     import numba
 
+    watch_compilation()
     try:
         return numba.njit(cache=True, **OPTIONS, **options)(function)
     except RuntimeError:
@@ -47,3 +58,34 @@ def inline(function: Callable[..., Any]) -> Any:
     import numba
 
     return numba.njit(inline="always", **OPTIONS)(function)
+
+
+@cache
+def watch_compilation() -> None:
+    """Log a message once this process has compiled for `NOTICE_SECONDS`. Loading from the cache is quick."""
+    from numba.core import event
+
+    class CompilationListener(event.Listener):  # type: ignore[misc]
+        """Adds up the times of compilations that are not part of others."""
+
+        def __init__(self) -> None:
+            self.depth, self.began, self.seconds, self.noticed = 0, 0.0, 0.0, False
+
+        def on_start(self, _event: Any) -> None:
+            if self.depth == 0:
+                self.began = time.monotonic()
+            self.depth += 1
+            self._notice(self.seconds + time.monotonic() - self.began)
+
+        def on_end(self, _event: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                self.seconds += time.monotonic() - self.began
+                self._notice(self.seconds)
+
+        def _notice(self, seconds: float) -> None:
+            if seconds > NOTICE_SECONDS and not self.noticed:
+                self.noticed = True
+                logger.warning(NOTICE)
+
+    event.register("numba:compile", CompilationListener())

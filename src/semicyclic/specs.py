@@ -1,12 +1,18 @@
-"""Parsers of durations, sizes, schedules, read-outs and step sizes as users write them."""
+"""Parsers of durations, sizes, schedules, read-outs and step sizes as users write them.
+
+Each takes a string, as on the command line, or the value itself, as in Python.
+"""
 
 import re
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
 from semicyclic.method.average import ReadOut
 from semicyclic.method.step import RATE, Step, adagrad, constant
 from semicyclic.schedule.schedule import Schedule
+from semicyclic.schedule.timestamps import to_microseconds
 
 SECONDS = {
     "us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hour": 3600, "hours": 3600,
@@ -25,8 +31,14 @@ READ_OUTS: dict[str, tuple[str | None, str]] = {
 }
 
 
-def parse_duration(name: str, text: str) -> int:
+def parse_duration(name: str, text: str | timedelta) -> int:
     """Parse a duration, such as 10min, 1.5h, 1h30min or 0, to microseconds."""
+    if isinstance(text, timedelta):
+        if text < timedelta(0):
+            raise ValueError(f"{name}={text!r}: must not be negative")
+        return to_microseconds(text)
+    if not isinstance(text, str):
+        raise ValueError(f"{name}={text!r}: write a length of time, such as '2h', or give a timedelta")
     plain = text.strip().lower().replace(" ", "")
     if plain in ("0", ""):
         return 0
@@ -43,16 +55,24 @@ def parse_duration(name: str, text: str) -> int:
     return round(total * 1_000_000)
 
 
-def parse_size(name: str, text: str) -> int:
+def parse_size(name: str, text: str | int) -> int:
     """Parse a size, such as 1GB, 512MB or a number, to bytes."""
+    if isinstance(text, int) and not isinstance(text, bool) and text > 0:
+        return text
+    if not isinstance(text, str):
+        raise ValueError(f"{name}={text!r}: write a size, such as '1GB' or '512MB'")
     match = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*([a-z]*)", text.strip().lower())
     if not match or match[2] not in BYTES:
         raise ValueError(f"{name}={text!r}: write a size, such as 1GB or 512MB")
     return round(float(match[1]) * BYTES[match[2]])
 
 
-def parse_schedule(name: str, text: str, zone: str) -> Schedule:
+def parse_schedule(name: str, text: str | Schedule, zone: str) -> Schedule:
     """Parse daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00 or every:90min:3."""
+    if isinstance(text, Schedule):
+        return text
+    if not isinstance(text, str):
+        raise ValueError(f"{name}={text!r}: give a Schedule, or write one, such as 'daily:6'")
     period_name, _, rest = text.partition(":")
     try:
         if period_name in ("daily", "weekly"):
@@ -75,8 +95,12 @@ def read_out_help() -> str:
     )
 
 
-def parse_read_out(name: str, text: str) -> ReadOut:
+def parse_read_out(name: str, text: str | ReadOut) -> ReadOut:
     """Parse a read-out, such as mean, tail, tail:5 or fading:7.5."""
+    if isinstance(text, ReadOut):
+        return text
+    if not isinstance(text, str):
+        raise ValueError(f"{name}={text!r}: write a read-out, such as 'mean' or 'tail:5'")
     rule, colon, number = text.partition(":")
     example, _ = READ_OUTS.get(rule, (None, ""))
     if rule in READ_OUTS and not colon:
@@ -92,9 +116,14 @@ def parse_read_out(name: str, text: str) -> ReadOut:
     raise ValueError(f"{name}={text!r}: write {', '.join(forms)}")
 
 
-def parse_step(name: str, text: str) -> Step:
+def parse_step(name: str, text: str | float | Step) -> Step:
     """Parse adaptive, adaptive:.5 (AdaGrad and its rate), or a constant step size."""
-    rule, _, rate = text.partition(":")
+    if isinstance(text, Step):
+        return text
+    is_number = isinstance(text, float | int | np.number) and not isinstance(text, bool)
+    if not isinstance(text, str) and not is_number:
+        raise ValueError(f"{name}={text!r}: give 'adaptive', a number, or a rule of semicyclic.step")
+    rule, _, rate = str(text).partition(":")
     try:
         size = float(rate or RATE) if rule == "adaptive" else float(text)
     except ValueError:

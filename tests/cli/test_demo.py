@@ -9,7 +9,8 @@ import pytest
 
 import semicyclic as sc
 from semicyclic.reports.demo import findings
-from semicyclic.training.run_dir import MODEL, RESULTS
+from semicyclic.training.open_model import MODEL
+from semicyclic.training.run_dir import RESULTS
 from tests.cli.test_command_line import here
 
 

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import semicyclic as sc
-from semicyclic.training.run_dir import MODEL, RESULTS
+from semicyclic.training.open_model import MODEL
+from semicyclic.training.run_dir import RESULTS
 from tests.cli.test_command_line import GOLDEN, call, here
 from tests.tables.small_tables import rows_of, write, write_csv, write_jsonl
 

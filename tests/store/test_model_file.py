@@ -22,6 +22,7 @@ from safetensors.numpy import save_file
 import semicyclic as sc
 from semicyclic.method.delta_weights import DENSE, DIFFERENT, SPARSE, DeltaWeights, frames_of
 from semicyclic.store import model_file, sealed
+from semicyclic.tables.encoding import TableEncoding
 from semicyclic.types import Array
 
 SCHEDULE = sc.Schedule.daily(
@@ -103,11 +104,11 @@ def test_what_is_loaded_is_what_was_saved(
 ) -> None:
     weights = walked(seed, blocks, outputs, columns, changes)
     path = tmp_path / "model.safetensors"
-    sc.save(model_of(weights, features={"hash": 7}), path, dtype=dtype)
+    sc.save(model_of(weights, features=TableEncoding({"hash": 7})), path, dtype=dtype)
     loaded = sc.load(path)
     expected = weights.astype(dtype or np.float32).astype(np.float32)
     assert same_bits(loaded.weights, expected)
-    assert loaded.features == {"hash": 7}
+    assert loaded.features == TableEncoding({"hash": 7})
     for block in range(blocks):
         one = sc.load(path, block=block)
         assert one.blocks == 1
@@ -161,7 +162,7 @@ def test_all_that_a_model_has_is_in_the_file(tmp_path: Path) -> None:
         SCHEDULE,
         sc.loss.quantile(0.9),
         fallback=(1,),
-        features={"columns": ["a", "ü"], "scale": [1.5, None]},
+        features=TableEncoding({"columns": ["a", "ü"], "scale": [1.5, None]}),
         provenance={"rows": 3},
     )
     path = tmp_path / "model.safetensors"
@@ -226,7 +227,7 @@ NOT_SAVED: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "model": (lambda p: sc.save(np.ones(3), p), TypeError, "read it out of a run"),  # type: ignore[arg-type]
     "nan": (lambda p: sc.save(model_of(np.full((1, 1, 2), np.nan)), p), ValueError, "not finite"),
     "features": (
-        lambda p: sc.save(model_of(np.ones((1, 1, 2)), features={1, 2}), p),
+        lambda p: sc.save(model_of(np.ones((1, 1, 2)), features=TableEncoding({1, 2})), p),
         ValueError,
         "must be JSON values",
     ),
@@ -256,7 +257,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     weights[10:] = weights[9]
     weights[11, 0, :9] = 0
     path = tmp_path_factory.mktemp("whole") / "model.safetensors"
-    sc.save(replace(model_of(weights), features={"a": [1, 2]}), path)
+    sc.save(replace(model_of(weights), features=TableEncoding({"a": [1, 2]})), path)
     assert set(frames_of(weights).kind.tolist()) >= {DIFFERENT, DENSE}
     return path
 
@@ -297,7 +298,7 @@ def test_flipped_bytes_give_an_error_or_the_same_model(
     if found is not None:
         expected = sc.load(whole, block=block)
         assert same_bits(found, expected.weights)
-        assert sc.load(broken, block=block).features == {"a": [1, 2]}
+        assert sc.load(broken, block=block).features == TableEncoding({"a": [1, 2]})
 
 
 @given(cut=st.floats(0, 1, exclude_max=True), block=st.sampled_from([None, 0, 11]))
@@ -522,7 +523,7 @@ def test_an_absurd_header_is_refused_at_once(tmp_path: Path) -> None:
 def test_what_is_not_there_is_said_to_be_not_there(tmp_path: Path, whole: Path) -> None:
     with pytest.raises(FileNotFoundError, match="there is no such file"):
         sc.load(tmp_path / "none.safetensors")
-    with pytest.raises(FileNotFoundError, match="there is no such file"):
+    with pytest.raises(FileNotFoundError, match="there is no model in this folder yet"):
         sc.load(tmp_path)
     with pytest.raises(FileNotFoundError, match="does not exist"):
         sc.save(model_of(np.ones((1, 1, 2))), tmp_path / "none" / "model.safetensors")

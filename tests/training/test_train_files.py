@@ -28,9 +28,9 @@ from semicyclic.tables.text_formats import FormatOptions
 from semicyclic.tables.watermark import LatePolicy
 from semicyclic.training import reader, train_files
 from semicyclic.training.config import TrainConfig
+from semicyclic.training.open_model import MODEL
 from semicyclic.training.run_dir import (
     CHECKPOINT,
-    MODEL,
     RESULTS,
     VISITS,
     lock_run_dir,
@@ -146,11 +146,13 @@ def test_a_first_pass_gives_every_feature_a_column(tmp_path: Path) -> None:
     path = write(tmp_path, rows)
     results = run(tmp_path / "out", [path], replace(JOB, bits=None, first_pass=True))
     model = sc.load(tmp_path / "out" / MODEL)
-    names = model.features["dictionary"]
+    assert model.features is not None
+    features = model.features.to_json()
+    names = features["dictionary"]
     values = {row["note"].split()[-1].rstrip("!") for row in rows}
     assert results["memory"]["columns"] == len(names)
     assert {f"note:{value}" for value in values} <= set(names)
-    edges = model.features["scales"]["z"][2]
+    edges = features["scales"]["z"][2]
     assert edges == sorted(np.quantile([row["z"] for row in rows], [0.25, 0.5, 0.75], method="higher"))
     # The same, resumed and in another format.
     run(tmp_path / "other", [write(tmp_path, rows, "parquet")], replace(JOB, bits=None, first_pass=True))
@@ -606,7 +608,9 @@ def test_lists_are_left_out_and_decimal_commas_are_read(tmp_path: Path) -> None:
     text = "at;x;y\n" + "".join(f"{k};{k},5;{k % 2}\n" for k in range(40))
     (tmp_path / "rows.csv").write_text(text)
     run(tmp_path / "csv", [tmp_path / "rows.csv"])
-    assert sc.load(tmp_path / "csv" / MODEL).features["scales"]["x"][0] == 20.0
+    features = sc.load(tmp_path / "csv").features
+    assert features is not None
+    assert features.to_json()["scales"]["x"][0] == 20.0
 
 
 def test_rows_that_wait_are_bounded(tmp_path: Path) -> None:

@@ -131,6 +131,11 @@ class Portfolio:
         self.protocols = {name: new_protocol(*sizes, walk_forward=name == "forward") for name in PROTOCOLS}
 
     @property
+    def trained(self) -> int:
+        """Number of rows trained on."""
+        return int(self.parts[0].state.position[2])
+
+    @property
     def names(self) -> tuple[str, ...]:
         """Names of the candidates, in the order of their scores."""
         return tuple(name for part in self.parts for name in part.candidate_set.names)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from semicyclic import datasets, evaluation, experiments, reports, store, training
+from semicyclic import datasets, evaluation, experiments, reports, training
 from semicyclic.cli.backtest import backtest_results
 from semicyclic.cli.diagnose import diagnosis, suggested_options
 from semicyclic.cli.load_stream import load_stream
@@ -194,7 +194,7 @@ def _train_in_background(
             raise ValueError(errors.strip().removeprefix("semicyclic: ") or "the training was stopped")
         return json.loads(
             (out / training.run_dir.RESULTS).read_text(encoding="utf-8")
-        ), training.inspect.describe_model(store.model_file.load(out / training.run_dir.MODEL), top=8)
+        ), training.inspect.describe_model(training.open_model.load(out), top=8)
 
     try:
         yield wait_for_results

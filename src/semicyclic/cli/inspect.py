@@ -6,8 +6,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from semicyclic import reports, store, training
-from semicyclic.cli.options import ModelFile, model_path
+from semicyclic import reports, training
+from semicyclic.cli.options import ModelFile
 
 
 def inspect(
@@ -31,9 +31,8 @@ def inspect(
 
     if top < 0:
         raise ValueError(f"--top {top}: must be 0 or more")
-    path = model_path(model)
-    description = training.inspect.describe_model(store.model_file.load(path), top=top)
+    description = training.inspect.describe_model(training.open_model.load(model), top=top)
     if json_:
         print(json.dumps(description, indent=1, allow_nan=False))
     else:
-        reports.inspect.print_model(Console(), path, description)
+        reports.inspect.print_model(Console(), training.open_model.model_path(model), description)

@@ -30,7 +30,7 @@ def load_stream(
     The label delay is 0 here: labels are known as soon as their rows are read, and the backtest applies the
     delay later.
     """
-    config = train_config(inputs, columns, schedule=schedule, memory=memory)
+    config = train_config(inputs, columns, schedule=schedule, memory=memory, method="pluralistic")
     if columns.loss == "hinge":
         raise ValueError("--loss hinge: it has no probabilities to be judged by: choose logistic")
     sources = tables.sources.Sources(files, columns.format_options())

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from semicyclic import method, specs, tables, training
+from semicyclic import method, specs, tables
 
 # An option that takes several values and has no `--no-` form.
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
@@ -142,13 +142,3 @@ def parse_warm_up(text: str, clock: Any) -> int:
     if not 0 <= rows < count:
         raise ValueError(f"--warm-up {text}: that leaves none of {count:,} rows to be scored: give less")
     return rows
-
-
-def model_path(path: Path) -> Path:
-    """Return the model file in a run folder; return the path of a file unchanged."""
-
-    if path.is_dir():
-        if not (path / training.run_dir.MODEL).is_file():
-            raise FileNotFoundError(f"{path}: there is no model in this folder yet")
-        return path / training.run_dir.MODEL
-    return path

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from semicyclic import reports, store, tables, training
-from semicyclic.cli.options import Encoding, Files, Format, IgnoredColumns, ModelFile, OnError, model_path
+from semicyclic import reports, tables, training
+from semicyclic.cli.options import Encoding, Files, Format, IgnoredColumns, ModelFile, OnError
 
 
 def predict(
@@ -35,7 +35,7 @@ def predict(
     Example: semicyclic predict late new-flights.csv --out predictions.csv
     """
 
-    loaded = store.model_file.load(model_path(model))
+    loaded = training.open_model.load(model)
     inputs = tables.sources.Sources(
         files, tables.text_formats.FormatOptions(format, encoding, tuple(ignore or ()))
     )

@@ -11,9 +11,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
-from semicyclic import method as methods
 from semicyclic import reports, specs, tables, training
-from semicyclic import schedule as schedules
 from semicyclic.cli.messages import name_options
 from semicyclic.cli.options import (
     DEFAULT_COLUMNS,
@@ -26,9 +24,6 @@ from semicyclic.cli.options import (
     ScheduleSpec,
 )
 from semicyclic.cli.output_dir import output_dir
-
-# Defaults of options that method `auto` does not take.
-STEP_SIZE, BATCH_SIZE, READ_OUT = "adaptive", 16, "mean"
 
 
 def train(
@@ -52,12 +47,12 @@ def train(
     ] = "auto",
     step_size: Annotated[
         str, Parameter(help="adaptive (AdaGrad per column, rate .2), adaptive:.5, or a constant step size.")
-    ] = STEP_SIZE,
-    batch_size: BatchSize = BATCH_SIZE,
+    ] = "adaptive",
+    batch_size: BatchSize = 16,
     read_out: Annotated[
         str,
         Parameter(help=f"Model of a block: {specs.read_out_help()}."),
-    ] = READ_OUT,
+    ] = "mean",
     first_pass: Annotated[
         bool,
         Parameter(
@@ -159,83 +154,13 @@ def _sigterm_as_interrupt() -> Iterator[None]:
 
 
 def train_config(
-    inputs: InputOptions,
-    columns: ColumnOptions,
-    *,
-    schedule: str,
-    memory: str,
-    label_delay: str = "0",
-    method: str = "pluralistic",
-    step_size: str = STEP_SIZE,
-    batch_size: int = BATCH_SIZE,
-    read_out: str = READ_OUT,
-    first_pass: bool = False,
-    sample_rows: int | None = None,
+    inputs: InputOptions, columns: ColumnOptions, **settings: Any
 ) -> "training.config.TrainConfig":
-    """Check the options of `train` and return the settings of the run."""
-    time_columns = tuple(name for names in inputs.when for name in names.split(","))
-    if len(time_columns) not in (1, 2):
-        raise ValueError(f"--when {' '.join(time_columns)}: give one column, or two: a date and an hour")
-    by_type = {name: tuple(getattr(columns, name) or ()) for name in ("number", "category", "text", "ignore")}
-    named = [name for names in by_type.values() for name in names]
-    for name in named:
-        if named.count(name) > 1:
-            raise ValueError(
-                f"column {name!r} is named twice among --number, --category, --text and --ignore"
-            )
-    if batch_size < 1:
-        raise ValueError(f"--batch-size {batch_size}: must be at least 1")
-    if columns.bins < 1 or columns.bins > 1000:
-        raise ValueError(f"--bins {columns.bins}: must be from 1 to 1000")
-    if columns.bits is not None and not 4 <= columns.bits <= 24:
-        raise ValueError(f"--bits {columns.bits}: must be from 4 to 24")
-    if sample_rows is not None and sample_rows < 1:
-        raise ValueError(f"--sample-rows {sample_rows}: must be at least 1")
-    try:
-        schedules.timezones.zone_info(inputs.zone)
-    except ValueError as error:
-        raise ValueError(f"--zone {inputs.zone}: {error}") from None
-    if columns.when_format is not None and "%" not in columns.when_format:
-        raise ValueError(
-            f"--when-format {columns.when_format}: write it with % signs, such as '%d.%m.%Y %H:%M'"
-        )
-    memory_bytes = specs.parse_size("memory", memory)
-    if memory_bytes < 64 * 10**6:
-        raise ValueError(f"--memory {memory}: must be at least 64MB")
-    loss = None if columns.loss is None else methods.loss.by_name(columns.loss)
-    step, model_read_out = (
-        specs.parse_step("step_size", step_size),
-        specs.parse_read_out("read_out", read_out),
+    """Return the settings of a run from the options of a command."""
+    of_reader = ("format", "encoding")
+    given = {field.name: getattr(columns, field.name) for field in fields(columns)}
+    of_columns = {name: value for name, value in given.items() if value is not None and name not in of_reader}
+    when = tuple(name for names in inputs.when for name in names.split(","))
+    return training.config.train_config(
+        when=when, label=inputs.label, zone=inputs.zone, **of_columns, **settings
     )
-    if method == "auto":
-        _check_auto_defaults(step_size=step_size, batch_size=batch_size, read_out=read_out)
-    return training.config.TrainConfig(
-        tables.columns.ColumnRequest(time_columns, inputs.label, inputs.zone, columns.when_format, **by_type),
-        specs.parse_schedule("schedule", schedule, inputs.zone),
-        method=method,
-        loss=loss,
-        classes=tuple(columns.classes or ()),
-        step=step,
-        batch_size=batch_size,
-        lateness=specs.parse_duration("lateness", columns.lateness),
-        late=tables.watermark.LatePolicy(columns.late),
-        skip_errors=columns.on_error == "skip",
-        label_delay=specs.parse_duration("label_delay", label_delay),
-        memory=memory_bytes,
-        bits=columns.bits,
-        bins=columns.bins,
-        first_pass=first_pass,
-        sample_rows=tables.cleaning.START if sample_rows is None else sample_rows,
-        read_out=model_read_out,
-    )
-
-
-def _check_auto_defaults(**given: Any) -> None:
-    """Raise if an option is set that method `auto` tries many values of."""
-    defaults = {"step_size": STEP_SIZE, "batch_size": BATCH_SIZE, "read_out": READ_OUT}
-    for name, value in given.items():
-        if value != defaults[name]:
-            raise ValueError(
-                f"--{name.replace('_', '-')} {value}: --method auto tries many of these: name a method of "
-                "which there is one, such as --method hedged"
-            )

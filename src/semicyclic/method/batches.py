@@ -52,6 +52,10 @@ class Packed:
     width: int
     intercept: bool
 
+    def __repr__(self) -> str:
+        rows, steps = len(self.layout.starts) - 1, int(self.steps.sum())
+        return f"Packed({rows:,} x {self.width:,}, {steps:,} steps in {self.blocks} blocks, {self.loss!r})"
+
     @property
     def blocks(self) -> int:
         """m, the number of blocks."""

@@ -80,6 +80,11 @@ class Matrix:
         """Mean of all cells, models and blocks weighted by their share of the rows."""
         return _mean(self.values, self.share[:, None] * self.share[None, :])
 
+    def __repr__(self) -> str:
+        m = len(self.labels)
+        mean = f"diagonal {self.pluralistic_by_share:.4f}, all {self.consensus_by_share:.4f}"
+        return f"<Matrix: {self.metric!r} of {m} models on {m} blocks, {mean}>"
+
     def __str__(self) -> str:
         width = max(8, *(len(label) for label in self.labels)) + 2
         lines = [f"{self.metric.name}: models by row, blocks tested on by column"]

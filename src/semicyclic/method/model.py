@@ -1,6 +1,8 @@
 """`Pluralistic`: one set of weights per block, and the schedule that selects among them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,12 @@ import numpy.typing as npt
 from semicyclic.method import kernels
 from semicyclic.method.delta_weights import DeltaWeights
 from semicyclic.method.loss import Loss
-from semicyclic.method.rows import Rows
+from semicyclic.method.rows import Encoding, Rows
 from semicyclic.schedule.numbered import AnySchedule, as_schedule
 from semicyclic.types import Array
+
+# Models with at most this many weights are decoded to an array at the first score.
+MAX_DECODED_WEIGHTS = 1 << 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +36,8 @@ class Pluralistic:
         The classes in the order of their codes; empty for regression.
     fallback : tuple of int
         Blocks that were never visited; they have the consensus mean.
-    features : JSON value
-        How features are made from table columns; stored with the model.
+    features : Encoding, optional
+        How the rows of a table become features; stored with the model.
     provenance : JSON value
         Where the model comes from; stored with the model.
     """
@@ -42,7 +47,7 @@ class Pluralistic:
     loss: Loss
     classes: tuple[Any, ...] = ()
     fallback: tuple[int, ...] = ()
-    features: Any = None
+    features: Encoding | None = None
     provenance: Any = None
 
     def __post_init__(self) -> None:
@@ -66,6 +71,9 @@ class Pluralistic:
             )
         if len(self.held) != self.schedule.blocks:
             raise ValueError(f"weights of {len(self.held)} blocks for a schedule of {self.schedule.blocks}")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_fast_weights"}
 
     def __repr__(self) -> str:
         m, c, d = self.shape
@@ -102,7 +110,7 @@ class Pluralistic:
 
     def score(
         self,
-        rows: Rows,
+        table: Any,
         *,
         block: int | npt.ArrayLike | None = None,
         membership: npt.ArrayLike | None = None,
@@ -111,8 +119,10 @@ class Pluralistic:
 
         Parameters
         ----------
-        rows : Rows
-            Rows with times or blocks, unless `block` or `membership` is given.
+        table : Rows, table or dict
+            Rows with times or blocks, unless `block` or `membership` is given. A model trained from a table
+            also takes a pandas, Polars or Arrow table, a list of dicts, or one row as a dict; columns that it
+            does not know are ignored.
         block : int or array of int, optional
             Use this block's weights, one for all rows or one per row.
         membership : array of shape [m] or [n, m], optional
@@ -121,20 +131,18 @@ class Pluralistic:
 
         Returns
         -------
-        array of shape [n], or [n, C] for several classes
+        array of shape [n], or [n, C] for several classes; of one dict, without the first axis
         """
-
-        if not isinstance(rows, Rows):
-            raise TypeError(f"rows is a {type(rows).__name__}: make it Rows(X, when=...)")
+        rows = self._rows(table, located=block is None and membership is None)
         columns = self.shape[2] - 1
         if rows.width != columns:
             raise ValueError(f"rows have {rows.width} columns, the model {columns}")
         if membership is not None:
             if block is not None:
                 raise ValueError("give either block= or membership=, not both")
-            return self._finish(self._mixture_scores(rows, np.asarray(membership, dtype=np.float64)))
-        if block is None:
-            chosen = rows.blocks_in(self.schedule)
+            score = self._mixture_scores(rows, np.asarray(membership, dtype=np.float64))
+        elif block is None:
+            score = self._block_scores(rows, rows.blocks_in(self.schedule))
         else:
             given = np.asarray(block)
             if given.dtype.kind not in "iu" or given.shape not in ((), (len(rows),)):
@@ -144,17 +152,41 @@ class Pluralistic:
             if wrong.any():
                 bad = chosen[int(wrong.argmax())]
                 raise ValueError(f"block {bad}: the model has blocks 0 to {self.blocks - 1}")
+            score = self._block_scores(rows, chosen)
+        if score.shape[1] == 1:
+            score = score[:, 0]
+        return score[0] if isinstance(table, Mapping) else score
+
+    def _rows(self, table: Any, *, located: bool) -> Rows:
+        """Return a table as rows; if `located`, with their blocks."""
+        if isinstance(table, Rows):
+            return table
+        if self.features is None:
+            raise TypeError(
+                f"the model was not trained from a table, and this is a {type(table).__name__}: give "
+                "Rows(X, when=...)"
+            )
+        return self.features.rows(table, self.schedule if located else None)
+
+    def _block_scores(self, rows: Rows, block: Array) -> Array:
+        """[n, C] the scores of rows by the weights of their blocks."""
         dtype = np.promote_types(rows.values.dtype, self.held.dtype)
         out = np.empty((len(rows), self.shape[1]), dtype)
         cells = rows.indptr, rows.indices, rows.values
-        if isinstance(self.held, DeltaWeights):
-            order = np.argsort(chosen, kind="stable")
-            bounds = np.searchsorted(chosen[order], np.arange(self.blocks + 1))
-            for each, weights in self.held.walk(chosen):
+        if isinstance(self._fast_weights, DeltaWeights):
+            order = np.argsort(block, kind="stable")
+            bounds = np.searchsorted(block[order], np.arange(self.blocks + 1))
+            for each, weights in self._fast_weights.walk(block):
                 kernels.scoring.score_some(cells, weights, order[bounds[each] : bounds[each + 1]], out)
         else:
-            kernels.scoring.score_rows(cells, self.held, chosen, out)
-        return self._finish(out)
+            kernels.scoring.score_rows(cells, self._fast_weights, block, out)
+        return out
+
+    @cached_property
+    def _fast_weights(self) -> Array | DeltaWeights:
+        """The weights as an array, if that is not too large to keep next to the delta-encoded ones."""
+        size = int(np.prod(self.shape, dtype=np.float64))
+        return self.weights if size <= MAX_DECODED_WEIGHTS else self.held
 
     def _mixture_scores(self, rows: Rows, membership: Array) -> Array:
         if membership.shape not in ((self.blocks,), (len(rows), self.blocks)):
@@ -167,43 +199,44 @@ class Pluralistic:
             raise ValueError(f"membership of row {row} is not a distribution: {share[row]}")
         total = np.zeros((len(rows), self.shape[1]))
         for i in np.flatnonzero(share.any(axis=0)):
-            total += share[:, i, None] * self.score(rows, block=int(i)).reshape(len(rows), -1)
+            chosen = np.full(len(rows), i)
+            total += share[:, i, None] * self._block_scores(rows, chosen)
         return total
 
-    def _finish(self, score: Array) -> Array:
-        return score if score.shape[1] > 1 else score[:, 0]
-
-    def predict(self, rows: Rows, **where: Any) -> Array:
+    def predict(self, table: Any, **where: Any) -> Any:
         """Predict the class or number of each row; a score of exactly 0 is the first class.
 
         Parameters
         ----------
-        rows : Rows
+        table : Rows, table or dict
+            As in `score`.
         **where
             `block` or `membership`, as in `score`.
 
         Returns
         -------
-        array of shape [n]
+        array of shape [n], or the class or number of one dict
         """
-        score = self.score(rows, **where)
+        score = self.score(table, **where)
         if not self.classes:
-            return self.loss.link(score)
-        code = (score > 0).astype(int) if score.ndim == 1 else score.argmax(axis=1)
-        return np.asarray(np.asarray(self.classes)[code])
+            predicted = self.loss.link(score)
+            return float(predicted) if isinstance(table, Mapping) else predicted
+        code = (score > 0).astype(int) if self.loss.outputs == 1 else score.argmax(axis=-1)
+        return self.classes[code] if isinstance(table, Mapping) else np.asarray(self.classes)[code]
 
-    def predict_proba(self, rows: Rows, **where: Any) -> Array:
+    def predict_proba(self, table: Any, **where: Any) -> Array:
         """Predict the probability of each class.
 
         Parameters
         ----------
-        rows : Rows
+        table : Rows, table or dict
+            As in `score`.
         **where
             `block` or `membership`, as in `score`.
 
         Returns
         -------
-        array of shape [n, classes], in the order of `classes`
+        array of shape [n, classes], in the order of `classes`; of one dict, without the first axis
 
         Raises
         ------
@@ -217,8 +250,12 @@ class Pluralistic:
                 "loss hinge has no probabilities: use predict or score, or train with loss.logistic"
             )
         # In double precision, so that the probabilities of a row sum to 1 as other libraries check it.
-        chance = self.loss.link(self.score(rows, **where).astype(np.float64))
-        return chance if chance.ndim == 2 else np.stack([1.0 - chance, chance], axis=1)
+        chance = self.loss.link(self.score(table, **where).astype(np.float64))
+        if self.loss.outputs > 1:
+            return chance
+        both = np.empty((*chance.shape, 2))
+        both[..., 0], both[..., 1] = 1.0 - chance, chance
+        return both
 
     def mixture(self, share: npt.ArrayLike) -> Array:
         """Return one set of weights, sum_i a(i) w^i, for a client with availability a.

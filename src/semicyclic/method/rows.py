@@ -1,7 +1,7 @@
 """`Rows`: checked features and labels, with the time or block of each row."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,19 @@ MANY = 1 << 16
 ROW_COLUMNS = ("labels", "weight", "when", "block", "cycle")
 ROW_ARRAYS = ("indptr", "indices", "values", *ROW_COLUMNS)
 TIMES = "rows with times need a Schedule, such as Schedule.daily(6)"
+
+
+class Encoding(Protocol):
+    """How the rows of a table become features. It travels with rows and runs to the model."""
+
+    def to_json(self) -> Any:
+        """Return a JSON value that is stored with the model."""
+
+    def rows(self, table: Any, schedule: AnySchedule | None) -> "Rows":
+        """Return the rows of a table, or the row of one dict, with their blocks in `schedule`.
+
+        schedule: None to leave out the blocks, which then need no times.
+        """
 
 
 class Rows:
@@ -73,8 +86,8 @@ class Rows:
         if kind not in (np.float32, np.float64):
             raise ValueError(f"dtype={dtype!r}: choose float32 or float64")
         self.indptr, self.indices, self.values, self.width = _features(X, kind)
-        # How `read` made the features, a JSON value that is passed on to the model.
-        self.features: Any = None
+        # How `read` made the features, which is passed on to the model.
+        self.features: Encoding | None = None
         n = len(self.indptr) - 1
         if n == 0:
             raise ValueError("there are no rows: X is empty")
@@ -210,7 +223,7 @@ class Rows:
             if located_by.blocks > 1:
                 raise ValueError(TIMES)
             return np.zeros(len(self), np.int64)  # there is one block, whatever the clock
-        if self.block.min() < 0 or self.block.max() >= located_by.blocks:
+        if len(self) and (self.block.min() < 0 or self.block.max() >= located_by.blocks):
             row = int(((self.block < 0) | (self.block >= located_by.blocks)).argmax())
             raise ValueError(
                 f"row {row} is in block {self.block[row]}: there are 0 to {located_by.blocks - 1}"
@@ -251,6 +264,17 @@ def rows_from_arrays(arrays: Mapping[str, Array], prefix: str, *, width: int, in
     rows = object.__new__(Rows)
     vars(rows).update({name: arrays.get(f"{prefix}{name}") for name in ROW_ARRAYS})
     vars(rows).update(width=width, intercept=intercept, features=None)
+    return rows
+
+
+def encoded_rows(
+    indptr: Array, indices: Array, values: Array, width: int, *, block: Array | None = None
+) -> Rows:
+    """Return rows to predict from CSR arrays that are valid already; there may be none."""
+    rows = object.__new__(Rows)
+    vars(rows).update(dict.fromkeys(ROW_COLUMNS))
+    vars(rows).update(indptr=indptr, indices=indices, values=values, width=width, block=block)
+    vars(rows).update(intercept=True, features=None)
     return rows
 
 

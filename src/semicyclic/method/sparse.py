@@ -1,6 +1,8 @@
 """`SparseRows`: a minimal CSR matrix that `Rows` accepts, without SciPy."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from semicyclic.types import Array
 
@@ -16,6 +18,10 @@ class SparseRows(NamedTuple):
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.indptr) - 1, self.width
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
 
     def tocsr(self) -> "SparseRows":
         return self

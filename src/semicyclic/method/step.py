@@ -61,6 +61,18 @@ class Step:
         if self.total is not None and self.total < 1:
             raise ValueError(f"total={self.total!r}: the number of steps must be at least 1")
 
+    def __repr__(self) -> str:
+        box = f", box={self.box:g}" if isfinite(self.box) else ""
+        if self.rule == ADAGRAD:
+            return f"step.adagrad({self.size:g}{box})"
+        if self.rule == DUAL:
+            return f"step.dual_averaging({self.size * sqrt(2.0):g})"
+        if self.horizon == 0.0:
+            return f"step.constant({self.size:g})"
+        name = {1.0: "tight", 2.0: "paper"}.get(self.horizon, "Step")
+        total = "" if self.total is None else f", total={self.total}"
+        return f"step.{name}({self.size:g}{total})"
+
     def eta(self, steps: float | None) -> float:
         """Return the step size of a chain that will make `steps` steps; None if their number is unknown."""
         if self.horizon == 0.0:

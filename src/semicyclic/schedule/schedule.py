@@ -5,9 +5,11 @@ end exclusive; the cycle is the local date, week or period index (docs/math.md#t
 repeated hour may visit a block twice in one cycle, and a skipped hour not at all.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from semicyclic.schedule import kernels
 from semicyclic.schedule.block_edges import DAY, Edges, build
 from semicyclic.schedule.timestamps import instants, to_microseconds
-from semicyclic.schedule.timezones import EPOCH, changes, to_wall, zone_info
+from semicyclic.schedule.timezones import EPOCH, changes, offset_at, to_wall, zone_info
 from semicyclic.types import Array
 
 # 1970-01-01 was a Thursday: weeks start on the Monday before.
@@ -68,6 +70,13 @@ class Schedule:
             raise ValueError(f"{len(self.starts)} blocks need as many labels, all different")
         if not all(0 <= start < self.period for start in self.starts):
             raise ValueError("a block must start within the period")
+
+    def __repr__(self) -> str:
+        names = {DAY: "a day", 7 * DAY: "a week"}
+        period = names.get(self.period, f"every {timedelta(microseconds=self.period)}")
+        shown = ", ".join(self.labels[:3]) + (", ..." if self.blocks > 3 else "")
+        plural = "blocks" if self.blocks > 1 else "block"
+        return f"<Schedule: {self.blocks} {plural} {period} ({shown}), {self.zone}>"
 
     @staticmethod
     def daily(blocks: int | None = None, *, edges: Edges | None = None, zone: str = "UTC") -> "Schedule":
@@ -181,10 +190,7 @@ class Schedule:
         -------
         Located
         """
-        order = np.argsort(self.starts)
-        starts, owner = np.array(self.starts)[order], order
-        if starts[0] != 0:
-            starts, owner = np.r_[0, starts], np.r_[owner[-1], owner]
+        starts, owner = (np.array(column) for column in self._sorted_starts)
         if len(ticks) >= MANY:
             table = changes(self.zone, int(ticks.min()), int(ticks.max()))
             width = self.period // self.blocks
@@ -193,6 +199,30 @@ class Schedule:
             return Located(*located)
         cycle, rest = np.divmod(to_wall(self.zone, ticks) - self.origin, self.period)
         return Located(cycle, owner[np.searchsorted(starts, rest, side="right") - 1].astype(np.int64))
+
+    def place_one(self, ticks: int) -> tuple[int, int]:
+        """Return (cycle, block) of one time in microseconds since 1970 UTC, as Python numbers.
+
+        Parameters
+        ----------
+        ticks : int
+
+        Returns
+        -------
+        (int, int)
+        """
+        starts, owner = self._sorted_starts
+        wall = ticks + offset_at(self.zone, ticks) - self.origin
+        cycle, rest = divmod(wall, self.period)
+        return cycle, owner[bisect_right(starts, rest) - 1]
+
+    @cached_property
+    def _sorted_starts(self) -> tuple[list[int], list[int]]:
+        """Starts in order of time, the first at 0, and the block that begins at each."""
+        pairs = sorted((start, block) for block, start in enumerate(self.starts))
+        if pairs[0][0] != 0:
+            pairs.insert(0, (0, pairs[-1][1]))
+        return [start for start, _ in pairs], [block for _, block in pairs]
 
     def membership(self, when: object, *, width: timedelta, **naive: Any) -> Array:
         """Return soft membership: the share of a window around each time that falls into each block.

@@ -92,6 +92,38 @@ def to_wall(zone: str, instants: Array) -> Array:
     return np.asarray(instants + table.offset[_latest(table.at, instants)])
 
 
+def offset_at(zone: str, instant: int) -> int:
+    """Return the offset of the wall clock from UTC at one UTC time, in microseconds."""
+    return 0 if zone == "UTC" else max(pair for pair in _changes_near(zone, instant) if pair[0] <= instant)[1]
+
+
+def local_to_utc(zone: str, wall: int) -> int:
+    """Convert one wall time to UTC: the earlier one if it occurs twice, shifted forward if it is skipped."""
+    if zone == "UTC":
+        return wall
+    table = _changes_near(zone, wall)
+    offset = table[0][1]
+    for at, ahead in table[1:]:
+        # From the later reading of the change on, the new offset counts; see `from_wall`.
+        if wall < at + max(offset, ahead):
+            break
+        offset = ahead
+    return wall - offset
+
+
+def _changes_near(zone: str, tick: int) -> list[tuple[int, int]]:
+    """Return the offset changes of the years around a time, in order, as (tick, offset)."""
+    if not EARLIEST <= tick <= LATEST:
+        raise ValueError(f"time {tick} (microseconds since 1970) lies outside the years 2 to 9996")
+    return _years(zone, (EPOCH + timedelta(microseconds=tick)).year)
+
+
+@lru_cache(maxsize=4096)
+def _years(zone: str, middle: int) -> list[tuple[int, int]]:
+    """Return the offset changes of three years, in order, as (tick, offset)."""
+    return [pair for year in range(max(middle - 1, 2), middle + 2) for pair in _year(zone, year)]
+
+
 class WallInstants(NamedTuple):
     """UTC times of wall times, and which wall times were ambiguous or missing."""
 

@@ -6,7 +6,7 @@ build on it. A single block can therefore be read and verified without reading t
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from semicyclic.method.delta_weights import DENSE, DIFFERENT, DeltaWeights, frames_of, group_of
 from semicyclic.method.loss import by_name
 from semicyclic.method.model import Pluralistic
+from semicyclic.method.rows import Encoding
 from semicyclic.schedule.numbered import AnySchedule, Numbered
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.store.sealed import (
@@ -44,7 +45,7 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
     Parameters
     ----------
     model : Pluralistic
-        The model. Its classes, features and provenance must be JSON values.
+        The model. Its classes and provenance must be JSON values.
     path : path
         File to write. Its folder must exist; an existing file is replaced.
     dtype : {float16, float32, float64}, optional
@@ -72,38 +73,18 @@ def save(model: Pluralistic, path: str | os.PathLike[str], *, dtype: npt.DTypeLi
     write_sealed(Path(path), FORMAT, tensors, about, whole=WHOLE)
 
 
-def load(path: str | os.PathLike[str], *, block: int | None = None) -> Pluralistic:
-    """Read a model from a file written by `save`.
+def read_model(
+    path: str | os.PathLike[str], decode: Callable[[Any], Encoding], *, block: int | None = None
+) -> Pluralistic:
+    """Read a model, or one block of it, from a file written by `save`.
 
-    Parameters
-    ----------
-    path : path
-        The model file.
-    block : int, optional
-        Read only this block, as a model with a single block. Of the weights, only those of the blocks that
-        share its key frame are read and verified.
-
-    Returns
-    -------
-    Pluralistic
-        The model.
-
-    Raises
-    ------
-    FileNotFoundError
-        If the file does not exist.
-    Unreadable
-        If the file is damaged, or not a model of a supported version.
-    IndexError
-        If the model does not have the block.
-    TypeError
-        If `block` is not an integer.
+    decode: returns the encoding of tables from its JSON value.
     """
     if block is not None and (isinstance(block, bool) or not isinstance(block, int | np.integer)):
         raise TypeError(f"block={block!r}: must be a whole number")
     with open_sealed(path, FORMAT) as sealed:
         _check_tensors(sealed)
-        settings, blocks = _settings(sealed.about), sealed.about["shape"][0]
+        settings, blocks = _settings(sealed.about, decode), sealed.about["shape"][0]
         if block is None:
             frames, _ = _read_frames(sealed, None)
             # If every block is a key frame in full precision, the frames are the weight array itself.
@@ -139,7 +120,7 @@ def _describe(model: Pluralistic, frames: DeltaWeights) -> dict[str, Any]:
         "loss": model.loss.name,
         "classes": list(model.classes),
         "fallback": list(model.fallback),
-        "features": model.features,
+        "features": None if model.features is None else model.features.to_json(),
         "provenance": model.provenance,
         "shape": list(frames.shape),
         "groups": [digest(*parts) for parts in _groups(frames)],
@@ -214,7 +195,7 @@ def _read_frames(sealed: SealedFile, block: int | None) -> tuple[DeltaWeights, i
     return frames, low
 
 
-def _settings(about: dict[str, Any]) -> dict[str, Any]:
+def _settings(about: dict[str, Any], decode: Callable[[Any], Encoding]) -> dict[str, Any]:
     """Return the arguments of `Pluralistic` other than its weights, validated."""
     given = about["schedule"]
     schedule: AnySchedule = Numbered(given) if type(given) is int else Schedule.from_json(given)
@@ -235,7 +216,7 @@ def _settings(about: dict[str, Any]) -> dict[str, Any]:
         "loss": loss,
         "classes": classes,
         "fallback": fallback,
-        "features": about["features"],
+        "features": None if about["features"] is None else decode(about["features"]),
         "provenance": about["provenance"],
     }
 

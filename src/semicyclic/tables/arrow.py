@@ -1,5 +1,6 @@
 """Conversion of Arrow columns to NumPy arrays: strings, numbers and booleans."""
 
+from math import floor, isfinite, log10
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,10 @@ Column = Any  # an Arrow array
 
 # Plain decimal numbers; other strings that Arrow can parse as numbers (inf, nan) are tried one by one.
 NUMBER_PATTERN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+# Smaller fractions in double precision are not taken for single-precision ones; larger ones than 2^23 are not
+# in single precision.
+MIN_SINGLE = 1e-10
+POWERS = np.array([float(10**k) for k in range(23)])
 BOOLEANS = {"true": True, "false": False, "True": True, "False": False, "TRUE": True, "FALSE": False}
 
 
@@ -55,6 +60,21 @@ def valid_mask(column: Column) -> Array:
     return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False))
 
 
+def combined(column: Column) -> Column:
+    """Return a column as one array."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def column_named(table: Any, name: str) -> Column:
+    """Return a column of a table as one array."""
+    return combined(table.column(name))
+
+
+def known_mask(column: Column) -> Array:
+    """Boolean mask of the cells that are neither null nor a word such as NA."""
+    return texts(column).there if is_text(column) else valid_mask(column)
+
+
 def as_text(column: Column) -> Column:
     """Convert a column of any type to an Arrow string array; nested cells become null."""
     if pa.types.is_dictionary(column.type):
@@ -87,7 +107,42 @@ def known_texts(column: Column) -> Column:
 
 
 def numbers(column: Column) -> tuple[Array, Array]:
-    """Return the cells as float64, NaN where missing, and a mask of the cells that are not numbers."""
+    """Return the cells as float64, NaN where missing, and a mask of the cells that are not numbers.
+
+    Single-precision numbers are read as their shortest decimals, 39.02 instead of 39.0200004577; so are
+    fractions in double precision that have the value of one, as after a conversion to dicts or files.
+    """
+    values, bad = _parse_numbers(column)
+    if pa.types.is_float32(column.type) or pa.types.is_float16(column.type):
+        return _shortest_decimals(values), bad
+    single = _were_single(values)
+    if single.any():
+        values[single] = _shortest_decimals(values[single])
+    return values, bad
+
+
+def _were_single(values: Array) -> Array:
+    """Mask of fractions that have the value of a single-precision number and more than twelve digits."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mask = (values.astype(np.float32) == values) & (values != np.floor(values))
+    mask &= np.abs(values) > MIN_SINGLE
+    found = np.flatnonzero(mask)
+    power = POWERS[11 - np.floor(np.log10(np.abs(values[found]))).astype(np.int64)]
+    mask[found] = np.round(values[found] * power) / power != values[found]
+    return np.asarray(mask)
+
+
+def was_single(number: float) -> bool:
+    """Return whether a number has the value of a single-precision fraction and more than twelve digits."""
+    if not isfinite(number) or number.is_integer() or abs(number) <= MIN_SINGLE:
+        return False
+    if float(np.float32(number)) != number:
+        return False
+    power = float(POWERS[11 - floor(log10(abs(number)))])
+    return round(number * power) / power != number
+
+
+def _parse_numbers(column: Column) -> tuple[Array, Array]:
     no_errors = np.zeros(len(column), bool)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -96,9 +151,7 @@ def numbers(column: Column) -> tuple[Array, Array]:
     if not is_text(column):
         if pa.types.is_boolean(column.type):
             column = pc.cast(column, pa.int8())
-        is_single = pa.types.is_float32(column.type) or pa.types.is_float16(column.type)
-        values = _floats(pc.cast(column, pa.float64(), safe=False))
-        return _shortest_decimals(values) if is_single else values, no_errors
+        return _floats(pc.cast(column, pa.float64(), safe=False)), no_errors
     try:
         return _floats(pc.cast(column, pa.float64())), no_errors
     except pa.ArrowInvalid:
@@ -140,10 +193,7 @@ def booleans(column: Column) -> tuple[Array, Array]:
 
 
 def _shortest_decimals(values: Array) -> Array:
-    """Round single-precision numbers to their shortest decimal form: 39.02 instead of 39.0200004577.
-
-    A bin then holds the same rows whether the file stores typed numbers or strings.
-    """
+    """Round single-precision numbers to their shortest decimal form."""
     out = values.copy()
     pending = np.isfinite(values) & (values != 0)
     exponent = np.zeros(len(values))

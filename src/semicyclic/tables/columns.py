@@ -6,8 +6,8 @@ in the stream's first rows, not from the format: a column of numeric strings is 
 format.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +19,7 @@ from semicyclic.tables.arrow import (
     Column,
     as_text,
     booleans,
+    column_named,
     is_number,
     is_plain,
     is_text,
@@ -46,7 +47,8 @@ FALSE_TRUE = pa.array(["false", "true"])
 class ColumnRequest:
     """The user's column settings; everything else is inferred from the rows.
 
-    when: the time column, or a date and an hour column. zone: time zone of times that name none.
+    when: the time column, or a date and an hour column; empty for rows without times. zone: time zone of
+    times that name none.
     form: strptime pattern of the times. number, category, text, ignore: column names by type.
     """
 
@@ -82,10 +84,11 @@ class CleanRows(NamedTuple):
 class Schema:
     """Column types: `kinds` of the features by name, the time column `when`, and the label with its type.
 
+    when: None for rows whose times or blocks are not in a column.
     ignored: the reason by name for each column that is not used.
     """
 
-    when: TimeColumn
+    when: TimeColumn | None
     kinds: dict[str, str]
     label: str | None = None
     label_kind: str = NUMBER
@@ -95,7 +98,8 @@ class Schema:
     def names(self) -> list[str]:
         """Names of all columns that are read."""
         label = [] if self.label is None else [self.label]
-        return list(dict.fromkeys([*self.kinds, *self.when.columns, *label]))
+        when = () if self.when is None else self.when.columns
+        return list(dict.fromkeys([*self.kinds, *when, *label]))
 
     def __post_init__(self) -> None:
         if not set(self.kinds.values()) <= {NUMBER, CATEGORY, BOOLEAN, TEXT}:
@@ -105,6 +109,10 @@ class Schema:
         """Return the schema without its label, for rows to predict."""
         return Schema(self.when, self.kinds)
 
+    def without_time(self) -> "Schema":
+        """Return the schema without its time column, for rows whose blocks are given."""
+        return replace(self, when=None)
+
     def clean(self, table: Any, row: Array) -> CleanRows:
         """Parse the cells of a table; `row` holds the row numbers in the file."""
         faults: list[tuple[int, str]] = []
@@ -113,15 +121,17 @@ class Schema:
         def refuse(bad: Array, name: str, what: str) -> None:
             new = bad & good
             good[new] = False
-            column = _column(table, name)
+            column = column_named(table, name)
             for at in np.flatnonzero(new).tolist():
                 faults.append((int(row[at]), f"column {name!r}: {_show_cell(column, at)} is {what}"))
 
-        times = self.when.read(table)
-        refuse(times.bad, self.when.columns[0], _time_fault(self.when))
+        ticks, skipped = np.zeros(len(row), np.int64), ~good
+        if self.when is not None:
+            ticks, bad_times, skipped, _ = self.when.read(table)
+            refuse(bad_times, self.when.columns[0], _time_fault(self.when))
         parsed = {}
         for name, kind in self.kinds.items():
-            column = _column(table, name)
+            column = column_named(table, name)
             if kind == NUMBER:
                 values, bad = numbers(column)
                 refuse(bad, name, f"not a number, as the column's first rows were (or category={[name]!r})")
@@ -138,9 +148,9 @@ class Schema:
         labels, unlabelled = self._labels(table, refuse)
         unlabelled &= good
         good &= ~unlabelled
-        shifted = int((times.skipped & good).sum())
+        shifted = int((skipped & good).sum())
         clean = pa.table(parsed) if parsed else pa.table({"": pa.nulls(len(row), pa.int8())})
-        rows, ticks = np.asarray(row), times.ticks
+        rows = np.asarray(row)
         if not good.all():
             clean, ticks, rows = clean.filter(pa.array(good)), ticks[good], rows[good]
             if labels is not None:
@@ -152,7 +162,7 @@ class Schema:
         """Return the labels and a mask of the rows without one; invalid labels go to `refuse` instead."""
         if self.label is None:
             return None, np.zeros(table.num_rows, bool)
-        column = _column(table, self.label)
+        column = column_named(table, self.label)
         if self.label_kind == CATEGORY:
             text = as_text(column)
             return text, ~texts(text).there
@@ -183,14 +193,16 @@ def infer_schema(table: Any, request: ColumnRequest) -> Schema:
     clashes = sorted(reserved & set(requested_kind))
     if clashes:
         raise ValueError(f"column {clashes[0]!r} is the time or the label: it cannot be a feature too")
-    clock = infer_time_column(table, request.when, request.zone, request.form)
+    clock = None
+    if request.when:
+        clock = infer_time_column(table, request.when, request.zone, request.form)
     kinds, ignored = {}, dict.fromkeys(request.ignore, "as asked")
     for name in present:
         if name in reserved:
             continue
-        kind = requested_kind.get(name) or _infer_kind(_column(table, name))
+        kind = requested_kind.get(name) or _infer_kind(column_named(table, name))
         if name in requested_kind:
-            _check_type(name, _column(table, name).type, kind)
+            _check_type(name, column_named(table, name).type, kind)
         if kind == IGNORED:
             continue
         if kind in (NUMBER, CATEGORY, BOOLEAN, TEXT):
@@ -199,15 +211,16 @@ def infer_schema(table: Any, request: ColumnRequest) -> Schema:
             ignored[name] = kind
     label_kind = NUMBER
     if request.label is not None:
-        _check_type(request.label, _column(table, request.label).type, "label")
-        label_kind = _infer_label_kind(_column(table, request.label))
+        _check_type(request.label, column_named(table, request.label).type, "label")
+        label_kind = _infer_label_kind(column_named(table, request.label))
     # Sorted by name, so that the order of the columns in a file makes no difference.
     return Schema(clock, dict(sorted(kinds.items())), request.label, label_kind, ignored)
 
 
 def check_types(columns: Schema, table: Any) -> None:
     """Raise if a column of the table has an Arrow type that does not fit the schema."""
-    columns.when.check(table)
+    if columns.when is not None:
+        columns.when.check(table)
     for name, kind in columns.kinds.items():
         _check_type(name, table.column(name).type, kind)
     if columns.label is not None:
@@ -222,18 +235,34 @@ def _check_type(name: str, dtype: Any, role: str) -> None:
 
 
 def check_columns(wanted: Iterable[str], present: Sequence[str]) -> None:
-    """Raise if the file lacks one of the wanted columns."""
+    """Raise if the table lacks one of the wanted columns."""
     for name in wanted:
         if name not in present:
             shown = ", ".join(map(repr, present[:20])) + (", ..." if len(present) > 20 else "")
             raise ValueError(f"there is no column {name!r}: the columns are {shown}")
 
 
+def check_row_columns(wanted: Collection[str], present: Collection[str]) -> None:
+    """Raise if rows to predict lack columns of the model; name those, and the columns it does not know."""
+    missing = [name for name in wanted if name not in present]
+    if missing:
+        unknown = [name for name in present if name not in wanted]
+        rest = f"; columns that the model does not know: {_list_names(unknown)}" if unknown else ""
+        raise ValueError(
+            f"missing: {_list_names(missing)}, which the model was trained on{rest}. "
+            "Give None where a value is unknown"
+        )
+
+
+def _list_names(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+
+
 def _infer_kind(column: Column) -> str:
     """Infer the type of a feature column from its cells; any other word is the reason to ignore it."""
     dtype = column.type
     if pa.types.is_dictionary(dtype):
-        return _infer_kind(column.dictionary_decode())
+        return CATEGORY
     if is_number(dtype):
         return NUMBER
     if pa.types.is_boolean(dtype):
@@ -277,11 +306,6 @@ def _infer_label_kind(column: Column) -> str:
 
 def _is_boolean(known: Column) -> bool:
     return set(pc.unique(known).to_pylist()) <= set(BOOLEANS)
-
-
-def _column(table: Any, name: str) -> Column:
-    column = table.column(name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _show_cell(column: Column, at: int) -> str:

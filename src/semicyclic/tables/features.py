@@ -18,11 +18,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from semicyclic.method.sparse import SparseRows
 from semicyclic.store.json_codec import from_json, to_json
-from semicyclic.tables.arrow import TextColumn, texts
+from semicyclic.tables.arrow import TextColumn, column_named, texts
 from semicyclic.tables.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, Schema
 from semicyclic.tables.kernels import hashing as k
 from semicyclic.types import Array
@@ -94,8 +93,7 @@ class Features:
         begins, tokens = [np.zeros((0, n + 1), np.int64)], [np.zeros(0, np.int32)]
         at = total = 0
         for name, kind in kinds.items():
-            column = table.column(name)
-            column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+            column = column_named(table, name)
             cells_of_column = slice(at, at + sizes[kind])
             at += sizes[kind]
             if kind == NUMBER:

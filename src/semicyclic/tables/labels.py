@@ -32,7 +32,7 @@ class Labels:
     def codes(self, labels: Any) -> tuple[Array, Array]:
         """Return training targets (class codes or standardized numbers) and a mask of unknown classes."""
         if not self.classes:
-            return (labels - self.mean) / self.scale, np.zeros(len(labels), bool)
+            return self.standardize(labels), np.zeros(len(labels), bool)
         if self.kind == CATEGORY:
             index = pc.index_in(labels, value_set=pa.array([str(name) for name in self.classes]))
             codes = pc.fill_null(index, -1).to_numpy(zero_copy_only=False)
@@ -42,6 +42,10 @@ class Labels:
             nearest = np.searchsorted(known, labels).clip(0, len(known) - 1)
             codes = np.where(known[nearest] == labels, order[nearest], -1)
         return codes.astype(np.float64), np.asarray(codes < 0)
+
+    def standardize(self, labels: Array) -> Array:
+        """Return regression labels as training targets."""
+        return (labels - self.mean) / self.scale
 
     def new_classes(self, labels: Any, row: Array, unknown: Array) -> list[tuple[int, str]]:
         """Return faults, as (row number, message), for the rows whose class is unknown."""

@@ -1,72 +1,48 @@
-"""`read`: loads files into memory as rows, with the features that a model trained on them stores."""
+"""`read`: loads files or tables into memory as rows, with the encoding that models trained on them store."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike, fspath
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from semicyclic.method.rows import Rows, with_fields
 from semicyclic.tables.cleaning import START, clean_parts, infer_columns
 from semicyclic.tables.columns import BOOLEAN, CATEGORY, CleanRows, ColumnRequest, Schema
+from semicyclic.tables.encoding import TableEncoding
 from semicyclic.tables.features import Features, learn_scales
-from semicyclic.tables.sources import ReadPosition, Sources
+from semicyclic.tables.frames import TableSource, is_table
+from semicyclic.tables.sources import ReadPosition, Source, Sources
 from semicyclic.tables.text_formats import FormatOptions
-from semicyclic.tables.vocabulary import Vocabulary
+from semicyclic.tables.vocabulary import exact_features
 
 
-class ReadRequest(NamedTuple):
-    """Arguments of `read` other than the files.
+def source_of(given: Any, request: ColumnRequest | None, options: FormatOptions) -> Source:
+    """Return files or a table in memory as a source of rows.
 
-    columns: column settings, or None to reuse the features `like` (in JSON form). skip: drop faulty rows.
+    request: the time column by which the rows of a table are sorted; None to keep their order.
     """
-
-    columns: ColumnRequest | None
-    like: Any
-    label: str | None
-    bins: int
-    bits: int | None
-    skip: bool
-    options: FormatOptions
-
-
-def read_files(given: list[str], asked: ReadRequest) -> Rows:
-    """Read all rows of the files, sorted by time."""
-    inputs = Sources(given, asked.options)
-    parts = list(inputs.parts(ReadPosition()))
-    features = None
-    if asked.columns is None:
-        features = Features.from_json(asked.like)
-        known = features.columns
-        columns = known.without_label() if asked.label is None else replace(known, label=asked.label)
-    else:
-        columns = infer_columns(parts, asked.columns, inputs.name)
-    if not any(len(part.batch.row) for part in parts):
-        raise ValueError(f"{inputs.name(0)}: the input has no rows")
-    remedy = None if asked.skip else "remove such rows (or on_error='skip')"
-    clean = clean_parts(columns, parts, inputs.name, remedy=remedy)
-    if len(clean.ticks) == 0:
-        raise ValueError(f"{inputs.name(0)}: none of its rows has a label")
-    if features is None:
-        features = _learn_features(columns, clean.table, asked.bins, asked.bits)
-    rows = Rows(
-        features.encode(clean.table),
-        _labels(clean, columns),
-        when=clean.ticks.astype("datetime64[us]"),
-        zone="UTC",
-        unsorted="sort",
-    )
-    return with_fields(rows, features=features.to_json())
-
-
-def _learn_features(columns: Schema, table: Any, bins: int, bits: int | None) -> Features:
-    scales = learn_scales(table.slice(0, START), columns, bins=bins)
-    if bits is not None:
-        return Features(columns, scales, bits)
-    vocabulary = Vocabulary(columns)
-    vocabulary.add(table)
-    return vocabulary.features(scales) or Features(columns, scales)
+    if is_table(given):
+        if options != FormatOptions(ignore=options.ignore):
+            raise ValueError(
+                "format= and encoding= are for files, and this is a table in memory: leave them out"
+            )
+        if request is None:
+            return TableSource(given, ignore=options.ignore)
+        return TableSource(given, request.when, request.zone, request.form, options.ignore)
+    if isinstance(given, str | PathLike):
+        given = [given]
+    if (
+        not isinstance(given, Sequence)
+        or not given
+        or not all(isinstance(path, str | PathLike) for path in given)
+    ):
+        raise TypeError(
+            f"a table is a {type(given).__name__}: give a data frame of pandas or Polars, an Arrow table, a "
+            "list of dicts, or paths of files"
+        )
+    return Sources([fspath(path) for path in given], options)
 
 
 def _labels(clean: CleanRows, columns: Schema) -> Any:
@@ -82,7 +58,7 @@ def _labels(clean: CleanRows, columns: Schema) -> Any:
 
 
 def read(
-    files: str | PathLike[str] | Sequence[str | PathLike[str]],
+    table: Any,
     *,
     when: str | tuple[str, str] | None = None,
     label: str | None = None,
@@ -99,14 +75,15 @@ def read(
     format: str | None = None,
     encoding: str = "utf-8",
 ) -> Rows:
-    """Read CSV, JSON lines or Parquet files into rows sorted by time.
+    """Read a table in memory, or CSV, JSON lines or Parquet files, into rows sorted by time.
 
     Column types are inferred from the first rows unless they are given.
 
     Parameters
     ----------
-    files : path or sequence of paths
-        Files or folders. A folder's files are read in the order of their names.
+    table : table, path or sequence of paths
+        A pandas, Polars or Arrow table, a list of dicts, or files or folders. A folder's files are read in
+        the order of their names.
     when : str or (str, str), optional
         Time column, or a date and an hour column. Required unless `like` is given.
     label : str, optional
@@ -114,9 +91,8 @@ def read(
     zone : str, default "UTC"
         Time zone of times that name none.
     like : model or Rows, optional
-        Encode the rows with the same features as this model or these rows, to predict or to continue
-        training. `when`, `when_format`, `zone`, `number`, `category`, `text`, `bins` and `bits` then have
-        no effect.
+        Encode the rows with the same features as this model or these rows, to continue training. `when`,
+        `when_format`, `zone`, `number`, `category`, `text`, `bins` and `bits` then have no effect.
     number, category, text, ignore : sequence of str
         Names of columns whose type is not to be inferred, by type; `ignore` are left out.
     when_format : str, optional
@@ -124,7 +100,7 @@ def read(
     bins : int, default 16
         Number of quantile bins of each number, in addition to its scaled value; 1 for none.
     bits : int, optional
-        Hash the features to 2^bits columns. By default, every feature in the files has a column.
+        Hash the features to 2^bits columns. By default, every feature in the rows has a column.
     on_error : {"stop", "skip"}, default "stop"
         Raise at a row that cannot be read, or skip it.
     format : {"csv", "jsonl", "parquet"}, optional
@@ -147,18 +123,44 @@ def read(
     """
     if on_error not in ("stop", "skip"):
         raise ValueError(f"on_error={on_error!r}: choose 'stop' or 'skip'")
-    columns, known = None, None
+    request, encoding_of = None, None
     if like is not None:
-        known = getattr(like, "features", None)
-        if known is None:
-            raise ValueError("like= has no features: give a model trained on rows from a file, or such rows")
+        encoding_of = getattr(like, "features", None)
+        if encoding_of is None:
+            raise ValueError("like= has no features: give a model trained from a table, or such rows")
     elif when is None:
         raise ValueError("when= is missing: give the name of the time column")
     else:
         names = (when,) if isinstance(when, str) else tuple(when)
         kinds = tuple(number), tuple(category), tuple(text), tuple(ignore)
-        columns = ColumnRequest(names, label, zone, when_format, *kinds)
-    paths = [files] if isinstance(files, str | PathLike) else list(files)
-    options = FormatOptions(format, encoding, tuple(ignore))
-    asked = ReadRequest(columns, known, label, bins, bits, on_error == "skip", options)
-    return read_files([fspath(path) for path in paths], asked)
+        request = ColumnRequest(names, label, zone, when_format, *kinds)
+    source = source_of(table, request, FormatOptions(format, encoding, tuple(ignore)))
+    parts = list(source.parts(ReadPosition()))
+    if encoding_of is not None:
+        columns = encoding_of.features.columns
+        columns = columns.without_label() if label is None else replace(columns, label=label)
+    else:
+        assert request is not None
+        columns = infer_columns(parts, request, source.name)
+    if not any(len(part.batch.row) for part in parts):
+        raise ValueError(f"{source.name(0)}: the input has no rows")
+    remedy = None if on_error == "skip" else "remove such rows (or on_error='skip')"
+    clean = clean_parts(columns, parts, source.name, remedy=remedy)
+    if len(clean.ticks) == 0:
+        raise ValueError(f"{source.name(0)}: none of its rows has a label")
+    if encoding_of is None:
+        if bits is None:
+            features = exact_features(columns, [clean.table], bins=bins)
+        else:
+            features = Features(columns, learn_scales(clean.table.slice(0, START), columns, bins=bins), bits)
+        encoding_of = TableEncoding(features.to_json())
+    else:
+        features = encoding_of.features
+    rows = Rows(
+        features.encode(clean.table),
+        _labels(clean, columns),
+        when=clean.ticks.astype("datetime64[us]"),
+        zone="UTC",
+        unsorted="sort",
+    )
+    return with_fields(rows, features=encoding_of)

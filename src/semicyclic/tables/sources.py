@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 from semicyclic.tables.formats import FilePosition, TableBatch, check_fingerprint, format_by_name, open_table
 from semicyclic.tables.text_formats import FormatOptions
@@ -29,6 +29,20 @@ class SourceBatch(NamedTuple):
     batch: TableBatch
     file: int
     position: ReadPosition
+
+
+class Source(Protocol):
+    """Rows in batches: files, or a table in memory."""
+
+    @property
+    def can_reread(self) -> bool:
+        """Whether the rows can be read several times."""
+
+    def name(self, file: int) -> str:
+        """Return the name of a file, or of the table, for messages."""
+
+    def parts(self, mark: ReadPosition) -> Iterator[SourceBatch]:
+        """Yield all batches from a read position on."""
 
 
 @dataclass
@@ -55,6 +69,11 @@ class Sources:
         self.files = self._list_files()
         if not self.files:
             raise ValueError(f"{', '.join(map(str, self.given))}: there are no files to read")
+
+    @property
+    def can_reread(self) -> bool:
+        """True unless it reads standard input, or follows a growing file."""
+        return not self.follow and None not in self.files
 
     def name(self, file: int) -> str:
         """Return the name of a file for messages."""

@@ -12,6 +12,7 @@ from semicyclic.schedule.timezones import EARLIEST, EPOCH, LATEST, from_wall, zo
 from semicyclic.tables.arrow import (
     Column,
     as_text,
+    column_named,
     is_number,
     is_plain,
     is_text,
@@ -76,7 +77,7 @@ class TimeColumn:
 
     def read(self, table: Any) -> ParsedTimes:
         """Parse the times of a table's rows."""
-        ticks, kind = self._wall_ticks([_column(table, name) for name in self.columns])
+        ticks, kind = self._wall_ticks([column_named(table, name) for name in self.columns])
         bad = (kind == BAD) | (kind == NONE) | (ticks < EARLIEST) | (ticks > LATEST)
         none = np.zeros(len(ticks), bool)
         if self.form == "zoned" or self.form in UNITS_PER_SECOND or "%z" in self.form:
@@ -108,7 +109,7 @@ def infer_time_column(table: Any, columns: tuple[str, ...], zone: str, form: str
         return TimeColumn(columns, "date and hour", zone)
     if form is not None:
         return TimeColumn(columns, form, zone)
-    column = _column(table, columns[0])
+    column = column_named(table, columns[0])
     if is_text(column):
         kind = _parse_text_or_typed(column)[1]
         known = kind[kind != NONE]
@@ -127,11 +128,6 @@ def _epoch_unit(values: Array) -> str:
     known = np.abs(values[np.isfinite(values)])
     size = float(np.median(known)) if len(known) else 0.0
     return next(unit for unit, below in UNIT_BOUNDS.items() if size < below)
-
-
-def _column(table: Any, name: str) -> Column:
-    column = table.column(name)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _parse_pattern(column: Column, form: str) -> tuple[Array, Array]:

@@ -1,5 +1,6 @@
 """`Vocabulary`: all features of an input, collected in an extra pass."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,20 @@ MAX_FEATURES = 1 << 20
 # Number of rows, evenly spaced over the stream, from which number scales are computed.
 SAMPLE_ROWS = 1 << 17
 _LETTERS = bytes(k.LETTER)
+
+
+def exact_features(
+    columns: Schema, parts: Iterable[Any], *, bins: int, max_columns: int = MAX_FEATURES, bits: int = 18
+) -> Features:
+    """Return features with a column each, from clean rows; hashed to 2^bits columns if there are too many."""
+    vocabulary = Vocabulary(columns)
+    for part in parts:
+        vocabulary.add(part)
+    scales = vocabulary.scales(bins)
+    features = vocabulary.features(scales)
+    if features is None or features.width > max_columns:
+        return Features(columns, scales, bits)
+    return features
 
 
 @dataclass

@@ -1,29 +1,39 @@
 """`TrainConfig`: the settings of a training run. They stay fixed when a run is resumed."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import timedelta
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from semicyclic import specs
 from semicyclic.auto.calendar import calendar_of
 from semicyclic.auto.candidates import candidate_set_of, fit_to_memory
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.method import train
 from semicyclic.method.average import ReadOut
-from semicyclic.method.batches import empty_batches
-from semicyclic.method.loss import Loss
-from semicyclic.method.run import Run
-from semicyclic.method.step import RATE, Step, adagrad
+from semicyclic.method.batches import check_batch_size, empty_batches
+from semicyclic.method.loss import Loss, by_name
+from semicyclic.method.step import RATE, Step, adagrad, constant
 from semicyclic.schedule.schedule import Schedule
+from semicyclic.schedule.timezones import zone_info
 from semicyclic.store.json_codec import from_json, to_json
 from semicyclic.tables.cleaning import START
 from semicyclic.tables.columns import ColumnRequest
 from semicyclic.tables.watermark import LatePolicy
-from semicyclic.training.learner import AUTO, ChainLearner, LoggedAutoLearner
+from semicyclic.training.learner import AUTO, AutoLearner, ChainLearner, Learner, LoggedAutoLearner
 
 # Maximum rows per training chunk. A chunk never spans two cycles.
 CHUNK_ROWS = 1 << 15
 # Limits of the hash size in bits; features are hashed to 2^bits columns.
 MAX_HASH_BITS, MIN_HASH_BITS = 18, 8
 MEAN = ReadOut("mean")
+MIN_MEMORY = 64 * 10**6
+MIN_BITS, MAX_BITS, MAX_BINS = 4, 24, 1000
+# Defaults of settings that method `auto` does not take.
+STEP_SIZE, BATCH_SIZE, READ_OUT = "adaptive", 16, "mean"
 
 
 class MemoryBudget(NamedTuple):
@@ -100,30 +110,178 @@ class TrainConfig:
             return MemoryBudget(self.bits or bits, self.memory // 8, self.memory // 8, self.memory // 8)
         return MemoryBudget(self.bits or bits, self.memory // 8, self.memory // 4)
 
-    def learner(self, width: int, loss: Loss) -> ChainLearner | LoggedAutoLearner:
+    def learner(self, width: int, loss: Loss) -> Learner:
         """Return an untrained learner."""
+        if self.method == AUTO:
+            return AutoLearner(self.portfolio(width, loss))
+        return self.chain_learner(width, loss)
+
+    def logged_learner(self, width: int, loss: Loss) -> ChainLearner | LoggedAutoLearner:
+        """Return an untrained learner with a log of visits for `what-if`."""
         if self.method == AUTO:
             return LoggedAutoLearner(self.portfolio(width, loss), self.chain_learner(width, loss))
         return self.chain_learner(width, loss)
 
-    def portfolio(self, width: int, loss: Loss) -> Portfolio:
+    def portfolio(self, width: int, loss: Loss, *, intercept: bool = True) -> Portfolio:
         """Return untrained candidates; fewer kinds of them if memory is short."""
         limit = self.budget(loss.outputs).candidates
-        form, room = fit_to_memory(candidate_set_of(calendar_of(self.schedule)), loss.outputs, width, limit)
-        apart = self.late is LatePolicy.KEEP
+        whole = candidate_set_of(calendar_of(self.schedule), intercept=intercept)
+        form, room = fit_to_memory(whole, loss.outputs, width, limit)
         return Portfolio(
-            form, loss, width, delay=self.label_delay, subsample=True, blocks_recur=apart, max_columns=room
+            form,
+            loss,
+            width,
+            intercept=intercept,
+            delay=self.label_delay,
+            subsample=True,
+            blocks_recur=self.late is LatePolicy.KEEP,
+            max_columns=room,
         )
 
-    def chain_learner(self, width: int, loss: Loss) -> ChainLearner:
+    def chain_learner(
+        self, width: int, loss: Loss, *, intercept: bool = True, dtype: npt.DTypeLike = np.float32
+    ) -> ChainLearner:
         """Return an untrained chain: that of the method, or the one logged next to the candidates."""
-        codes = tuple(float(code) for code in range(loss.classes))
-        empty = empty_batches(width, self.schedule, loss=loss, batch_size=self.batch_size, classes=codes)
-        settings: train.Settings = {"step_size": self.step, "memory": self.budget(loss.outputs).records}
+        empty = empty_batches(
+            width,
+            self.schedule,
+            loss=loss,
+            batch_size=self.batch_size,
+            classes=tuple(float(code) for code in range(loss.classes)),
+            intercept=intercept,
+            dtype=dtype,
+        )
         if self.method == AUTO:
-            return ChainLearner(train.pluralistic(empty, **settings), MEAN, self.label_delay)
-        run: Run = getattr(train, self.method)(empty, **settings)
+            run = train.pluralistic(empty, **self.chain_settings(loss.outputs))
+            return ChainLearner(run, MEAN, self.label_delay)
+        run = getattr(train, self.method)(empty, **self.chain_settings(loss.outputs))
         return ChainLearner(run, self.read_out, self.label_delay)
+
+    def chain_settings(self, outputs: int) -> train.Settings:
+        """Return the settings of a chain that do not come with its rows."""
+        return {"step_size": self.step, "memory": self.budget(outputs).records}
+
+
+def train_config(
+    *,
+    when: str | Sequence[str],
+    label: str,
+    zone: str = "UTC",
+    schedule: str | Schedule = "daily:6",
+    method: str = AUTO,
+    loss: str | Loss | None = None,
+    classes: Sequence[str] = (),
+    step_size: str | float | Step = STEP_SIZE,
+    batch_size: int = BATCH_SIZE,
+    read_out: str | ReadOut = READ_OUT,
+    label_delay: str | timedelta = "0",
+    lateness: str | timedelta = "0",
+    late: str = "drop",
+    on_error: str = "stop",
+    memory: str | int = "1GB",
+    bits: int | None = None,
+    bins: int = 16,
+    first_pass: bool = False,
+    sample_rows: int | None = None,
+    number: Sequence[str] = (),
+    category: Sequence[str] = (),
+    text: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    when_format: str | None = None,
+) -> TrainConfig:
+    """Check the settings of a training run as users write them, and return them as values."""
+    time_columns = (when,) if isinstance(when, str) else tuple(when)
+    if len(time_columns) not in (1, 2):
+        raise ValueError(f"when={list(time_columns)!r}: give one column, or two: a date and an hour")
+    by_type = {"number": number, "category": category, "text": text, "ignore": ignore}
+    for name, names in by_type.items():
+        if isinstance(names, str):
+            raise ValueError(f"{name}={names!r}: give a list of column names, such as [{names!r}]")
+    check_named_once(by_type)
+    check_batch_size(batch_size)
+    check_feature_settings(bins, bits)
+    if sample_rows is not None and sample_rows < 1:
+        raise ValueError(f"sample_rows={sample_rows}: must be at least 1")
+    try:
+        zone_info(zone)
+    except ValueError as error:
+        raise ValueError(f"zone={zone!r}: {error}") from None
+    if when_format is not None and "%" not in when_format:
+        raise ValueError(f"when_format={when_format!r}: write it with % signs, such as '%d.%m.%Y %H:%M'")
+    for argument, value, choices in (
+        ("method", method, (AUTO, *train.METHODS)),
+        ("late", late, tuple(LatePolicy)),
+        ("on_error", on_error, ("stop", "skip")),
+    ):
+        if value not in choices:
+            raise ValueError(f"{argument}={value!r}: choose {', '.join(map(repr, map(str, choices)))}")
+    if method == AUTO:
+        _check_auto_defaults(step_size=step_size, batch_size=batch_size, read_out=read_out)
+    return TrainConfig(
+        ColumnRequest(time_columns, label, zone, when_format, *(tuple(names) for names in by_type.values())),
+        specs.parse_schedule("schedule", schedule, zone),
+        method=method,
+        loss=by_name(loss) if isinstance(loss, str) else loss,
+        classes=tuple(map(str, classes)),
+        step=_storable(specs.parse_step("step_size", step_size)),
+        batch_size=batch_size,
+        lateness=specs.parse_duration("lateness", lateness),
+        late=LatePolicy(late),
+        skip_errors=on_error == "skip",
+        label_delay=specs.parse_duration("label_delay", label_delay),
+        memory=parse_memory(memory),
+        bits=bits,
+        bins=bins,
+        first_pass=first_pass,
+        sample_rows=START if sample_rows is None else sample_rows,
+        read_out=specs.parse_read_out("read_out", read_out),
+    )
+
+
+def check_named_once(by_type: Mapping[str, Sequence[str]]) -> None:
+    """Raise if a column is given two types."""
+    named = [name for names in by_type.values() for name in names]
+    for name in named:
+        if named.count(name) > 1:
+            raise ValueError(f"column {name!r} is named twice among number=, category=, text= and ignore=")
+
+
+def check_feature_settings(bins: int, bits: int | None) -> None:
+    """Raise if the number of bins or of hash bits is out of range."""
+    if isinstance(bins, bool) or not isinstance(bins, int | np.integer) or not 1 <= bins <= MAX_BINS:
+        raise ValueError(f"bins={bins!r}: must be from 1 to {MAX_BINS}")
+    is_int = isinstance(bits, int | np.integer) and not isinstance(bits, bool)
+    if bits is not None and not (is_int and MIN_BITS <= bits <= MAX_BITS):
+        raise ValueError(f"bits={bits!r}: must be from {MIN_BITS} to {MAX_BITS}")
+
+
+def parse_memory(memory: str | int) -> int:
+    """Return a memory limit in bytes; raise if it is too small."""
+    size = specs.parse_size("memory", memory)
+    if size < MIN_MEMORY:
+        raise ValueError(f"memory={memory!r}: must be at least 64MB")
+    return size
+
+
+def _storable(step: Step) -> Step:
+    """Return a step rule that a configuration can hold; raise for others."""
+    if step not in (adagrad(step.size), constant(step.size)):
+        raise ValueError(
+            f"step_size={step!r}: training from a table takes step.adagrad(rate) and step.constant(size); "
+            "for other rules, use semicyclic.train with rows from semicyclic.read"
+        )
+    return step
+
+
+def _check_auto_defaults(**given: Any) -> None:
+    """Raise if a setting is given that method `auto` tries many values of."""
+    defaults = {"step_size": STEP_SIZE, "batch_size": BATCH_SIZE, "read_out": READ_OUT}
+    for name, value in given.items():
+        if value != defaults[name]:
+            raise ValueError(
+                f"{name}={value!r}: method='auto' tries many of these: name a method of which there is one, "
+                "such as method='hedged'"
+            )
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ import numpy as np
 from semicyclic.method.model import Pluralistic
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.store.json_codec import to_json
-from semicyclic.tables.features import Features
+from semicyclic.tables.encoding import TableEncoding
 
 
 def describe_model(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def describe_model(model: Pluralistic, *, top: int = 10) -> dict[str, Any]:
         "differences": differences(model, labels, top),
     }
     if model.features is not None:
-        columns = Features.from_json(model.features).columns
+        columns = _encoding(model).features.columns
         description["features"] = {
             "when": to_json(columns.when),
             "kinds": columns.kinds,
@@ -68,17 +68,21 @@ def differences(model: Pluralistic, labels: list[str], top: int) -> list[dict[st
     ]
 
 
+def _encoding(model: Pluralistic) -> TableEncoding:
+    assert isinstance(model.features, TableEncoding)
+    return model.features
+
+
 def _column_titles(model: Pluralistic) -> Any:
     """Return a function from a column number to its display name."""
     width = model.shape[2]
     if model.features is None:
         return lambda column: "(intercept)" if column == width - 1 else f"column {column}"
-    features = Features.from_json(model.features)
-    names = {int(column): str(name) for column, name in model.features.get("names", {}).items()}
+    encoding = _encoding(model)
 
     def title(column: int) -> str:
         if column == width - 1:
             return "(intercept)"
-        return features.title(names.get(column, f"column {column}"))
+        return encoding.features.title(encoding.names.get(column, f"column {column}"))
 
     return title

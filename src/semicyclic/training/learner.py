@@ -54,6 +54,7 @@ class Learner(Protocol):
     """What is trained on a stream of rows: a chain, or the automatic choice.
 
     waiting: number of rows not trained on yet. nbytes: their size in bytes, without an unfilled minibatch.
+    has_learned: True if it was trained on any row.
     """
 
     @property
@@ -62,6 +63,8 @@ class Learner(Protocol):
     def waiting(self) -> int: ...
     @property
     def nbytes(self) -> int: ...
+    @property
+    def has_learned(self) -> bool: ...
 
     def learn(self, rows: Rows, clock: Array, ticks: Array | None) -> None:
         """Score and train on rows in order of arrival.
@@ -133,6 +136,10 @@ class ChainLearner:
     @property
     def nbytes(self) -> int:
         return self.queue.nbytes
+
+    @property
+    def has_learned(self) -> bool:
+        return bool(self.run.log.pages)
 
     def learn(self, rows: Rows, clock: Array, ticks: Array | None) -> None:  # noqa: ARG002
         for step in self.queue.add(rows, clock):
@@ -232,6 +239,10 @@ class AutoLearner:
     @property
     def nbytes(self) -> int:
         return 0 if self.portfolio.waiting is None else byte_size(self.portfolio.waiting.rows)
+
+    @property
+    def has_learned(self) -> bool:
+        return self.portfolio.trained > 0
 
     def learn(self, rows: Rows, clock: Array, ticks: Array | None) -> None:
         for _ in self.portfolio.add(rows, clock, ticks, targets(rows.labels, self.loss)):

@@ -11,6 +11,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.tables.cleaning import clean_part
+from semicyclic.tables.encoding import TableEncoding
 from semicyclic.tables.features import Features
 from semicyclic.tables.labels import class_name
 from semicyclic.tables.sources import ReadPosition, SourceBatch, Sources
@@ -46,7 +47,8 @@ def predict_batches(model: Pluralistic, inputs: Sources, *, skip: bool) -> Itera
     """
     if model.features is None or not isinstance(model.schedule, Schedule):
         raise ValueError("this model was not trained from a file, so it cannot predict for files")
-    features = Features.from_json(model.features)
+    assert isinstance(model.features, TableEncoding)
+    features = model.features.features
     if np.prod(model.shape) <= MAX_DENSE_WEIGHTS:
         model = replace(model, held=model.weights)
     batches = (

@@ -14,12 +14,12 @@ import numpy as np
 
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
+from semicyclic.tables import vocabulary
 from semicyclic.tables.cleaning import FileName, clean_batch, clean_parts, infer_columns, raise_first_fault
 from semicyclic.tables.columns import Schema
 from semicyclic.tables.features import FeatureNames, Features, learn_scales
 from semicyclic.tables.labels import Labels, learn_labels
-from semicyclic.tables.sources import ReadPosition, SourceBatch, Sources
-from semicyclic.tables.vocabulary import Vocabulary
+from semicyclic.tables.sources import ReadPosition, Source, SourceBatch
 from semicyclic.tables.watermark import (
     LONG_AGO,
     LateCounts,
@@ -29,6 +29,7 @@ from semicyclic.tables.watermark import (
     concat_waiting,
 )
 from semicyclic.training.config import CHUNK_ROWS, TrainConfig
+from semicyclic.training.learner import Learner
 from semicyclic.types import Array
 
 # Features are hashed to at least 2^MIN_HASH_BITS columns, and to COLUMNS_PER_FEATURE times the number of
@@ -123,9 +124,7 @@ def open_stream(config: TrainConfig, parts: Sequence[SourceBatch], name: FileNam
         labels = learn_labels(clean.labels, columns.label_kind, config.loss, config.classes)
     except ValueError as error:
         raise ValueError(f"{where}column {columns.label!r}: {error}") from None
-    scales = learn_scales(clean.table, columns, bins=config.bins)
-    counting = Features(columns, scales, COUNTING_BITS)
-    features = Features(columns, scales, _hash_bits(config, labels, counting, clean.table))
+    features = hashed_features(config, columns, clean.table, labels.loss.outputs)
     return ReaderState(features, labels, Watermark(config.lateness, config.late))
 
 
@@ -142,15 +141,21 @@ def _check_order(config: TrainConfig, ticks: Array, where: str) -> None:
         )
 
 
-def _hash_bits(config: TrainConfig, labels: Labels, counting: Features, table: Any) -> int:
-    """Choose the hash size from the number of features in the first rows, within the memory budget."""
-    max_bits = config.budget(labels.loss.outputs).bits
+def hashed_features(config: TrainConfig, columns: Schema, table: Any, outputs: int) -> Features:
+    """Return features hashed to columns, with scales from the first rows, `table`.
+
+    The hash size follows from the number of features in these rows, within the memory budget.
+    outputs: scores per row.
+    """
+    scales = learn_scales(table, columns, bins=config.bins)
     if config.bits is not None:
-        return config.bits
+        return Features(columns, scales, config.bits)
+    counting = Features(columns, scales, COUNTING_BITS)
     names = FeatureNames.of(counting)
     counting.encode(table, names)
     count = int(names.seen.sum())
-    return min(max_bits, max(MIN_HASH_BITS, (COLUMNS_PER_FEATURE * count).bit_length()))
+    bits = max(MIN_HASH_BITS, (COLUMNS_PER_FEATURE * count).bit_length())
+    return Features(columns, scales, min(config.budget(outputs).bits, bits))
 
 
 @dataclass
@@ -218,18 +223,13 @@ class Reader:
     def _cut(self, share: float) -> Iterator[Chunk]:
         """Yield all complete chunks of the queue: those followed by other rows."""
         queue = self.state.queue
-        if queue is None:
+        if queue is None or len(queue) == 0:
             return
-        # The cycle of a late row may be an earlier one, which does not begin anew.
-        begins = np.diff(np.maximum.accumulate(queue.cycle)) > 0 if len(queue) else queue.cycle
-        done = 0
-        for end in [*(np.flatnonzero(begins) + 1).tolist(), len(queue)]:
-            while end - done > CHUNK_ROWS:
-                yield self._chunk(CHUNK_ROWS, closes=False, share=share)
-                done += CHUNK_ROWS
-            if end < len(queue):
-                yield self._chunk(end - done, closes=True, share=share)
-                done = end
+        first = 0
+        *ends, _ = chunk_ends(queue.cycle)
+        for end, closes in ends:
+            yield self._chunk(end - first, closes=closes, share=share)
+            first = end
 
     def _chunk(self, count: int, *, closes: bool, share: float) -> Chunk:
         """Remove the first `count` rows from the queue, and encode them."""
@@ -242,6 +242,36 @@ class Reader:
         rest = queue.take(slice(count, len(queue)))
         self.state = replace(self.state, queue=rest, names_known=len(self.names.names))
         return Chunk(arrived, self.state, closes, share)
+
+
+def chunk_ends(cycle: Array) -> Iterator[tuple[int, bool]]:
+    """Yield the ends of chunks, and whether a cycle ends there; later rows may continue the last one.
+
+    A chunk ends with its cycle, or after CHUNK_ROWS rows of it.
+    """
+    # The cycle of a late row may be an earlier one, which does not begin anew.
+    begins = np.diff(np.maximum.accumulate(cycle)) > 0
+    done = 0
+    for end in [*(np.flatnonzero(begins) + 1).tolist(), len(cycle)]:
+        while end - done > CHUNK_ROWS:
+            done += CHUNK_ROWS
+            yield done, False
+        yield end, end < len(cycle)
+        done = end
+
+
+def learn_in_chunks(learner: Learner, rows: Rows, clock: Array, ticks: Array | None) -> None:
+    """Train on rows in memory, cut like those of a file: sums then round in the same places.
+
+    rows: with blocks and cycles, or with blocks only.
+    """
+    if rows.cycle is None:
+        learner.learn(rows, clock, ticks)
+        return
+    first = 0
+    for end, _ in chunk_ends(rows.cycle):
+        learner.learn(rows[first:end], clock[first:end], None if ticks is None else ticks[first:end])
+        first = end
 
 
 def check_waiting(config: TrainConfig, loss: Loss, state: ReaderState, rows: int = 0, size: int = 0) -> None:
@@ -261,7 +291,7 @@ def check_waiting(config: TrainConfig, loss: Loss, state: ReaderState, rows: int
 
 
 def open_reader(
-    config: TrainConfig, inputs: Sources, report_progress: Callable[[str], None]
+    config: TrainConfig, inputs: Source, report_progress: Callable[[str], None]
 ) -> tuple[ReaderState, Iterator[SourceBatch]]:
     """Return the initial state, inferred from the first rows, and an iterator of all batches."""
     report_progress("reading the first rows")
@@ -276,26 +306,29 @@ def open_reader(
     state = open_stream(config, first, inputs.name)
     if config.first_pass:
         report_progress("first pass")
-        state = exact_features(config, inputs, state)
+        features = exact_features(config, inputs, state.features, state.labels.loss.outputs)
+        state = replace(state, features=features)
     return state, chain(first, parts)
 
 
-def exact_features(config: TrainConfig, inputs: Sources, opened: ReaderState) -> ReaderState:
-    """Replace the features inferred from the first rows by those of a pass over all rows.
+def exact_features(config: TrainConfig, inputs: Source, hashed: Features, outputs: int) -> Features:
+    """Return the features of a pass over all rows, which replace those `hashed` from the first rows.
 
     Each feature gets its own column, unless that needs more columns than memory allows: then features are
     hashed. Rows with faults are ignored here; the second pass reports or counts them.
     """
-    if inputs.follow or None in inputs.files:
+    if not inputs.can_reread:
         raise ValueError(
             "first_pass=True reads the input twice: it cannot be standard input, nor be followed"
         )
-    vocabulary = Vocabulary(opened.columns)
-    for part in inputs.parts(ReadPosition()):
-        vocabulary.add(clean_batch(opened.columns, part, inputs.name(part.file)).table)
-    scales = vocabulary.scales(config.bins)
-    features = vocabulary.features(scales)
-    max_columns = 1 << config.budget(opened.labels.loss.outputs).bits
-    if features is None or features.width > max_columns:
-        features = Features(opened.columns, scales, opened.features.bits)
-    return replace(opened, features=features)
+    tables = (
+        clean_batch(hashed.columns, part, inputs.name(part.file)).table
+        for part in inputs.parts(ReadPosition())
+    )
+    return vocabulary.exact_features(
+        hashed.columns,
+        tables,
+        bins=config.bins,
+        max_columns=min(1 << config.budget(outputs).bits, vocabulary.MAX_FEATURES),
+        bits=hashed.bits or COUNTING_BITS,
+    )

@@ -11,8 +11,11 @@ import numpy as np
 from semicyclic.auto.export import CandidateWeight, Choice, SlotChoice
 from semicyclic.evaluation.scores import NORMAL
 from semicyclic.method.model import Pluralistic
+from semicyclic.method.rows import Encoding
 from semicyclic.store.json_codec import to_json
+from semicyclic.tables.encoding import TableEncoding
 from semicyclic.tables.features import FeatureNames
+from semicyclic.tables.labels import Labels
 from semicyclic.tables.sources import Sources
 from semicyclic.training.config import TrainConfig
 from semicyclic.training.learner import Learner
@@ -81,10 +84,10 @@ class TrainResults(TypedDict):
     blocks: list[str]
 
 
-def model_of(config: TrainConfig, state: TrainState) -> Pluralistic:
+def model_of(config: TrainConfig, reading: ReaderState, learner: Learner, names: FeatureNames) -> Pluralistic:
     """Return the current model with its provenance and everything that prediction needs."""
     try:
-        model = state.learner.model()
+        model = learner.model()
     except ValueError:
         if not config.read_out.needs_records:
             raise
@@ -92,22 +95,25 @@ def model_of(config: TrainConfig, state: TrainState) -> Pluralistic:
             f"read_out='{config.read_out}': cycles that it needs were dropped to stay within memory=: "
             "continue with resume=True and read_out='mean', or start again with more memory="
         ) from None
-    about = _provenance(config, state.reading, state.learner)
-    return replace(finish_model(model, state.reading, state.names), provenance=about)
+    finished = finish_model(model, reading.labels, encoding_of(reading, names))
+    return replace(finished, provenance=_provenance(config, reading, learner))
 
 
-def finish_model(model: Pluralistic, reading: ReaderState, names: FeatureNames) -> Pluralistic:
-    """Return the model in the units of the labels, with class names and feature encoding attached."""
+def encoding_of(reading: ReaderState, names: FeatureNames) -> TableEncoding:
+    """Return how tables become rows, with the names of the features found so far."""
+    return TableEncoding({**reading.features.to_json(), "names": names.first(reading.names_known)})
+
+
+def finish_model(model: Pluralistic, labels: Labels, encoding: Encoding | None) -> Pluralistic:
+    """Return the model in the units of the labels, with class names and the encoding of tables."""
     weights = model.weights
-    labels = reading.labels
     if not labels.classes:
         # Training uses scaled labels; the saved model predicts in the original units.
         # Double precision: single precision has no decimals left if the mean is in the millions.
         weights = weights * np.float64(labels.scale)
         weights[..., -1] += labels.mean
         model = replace(model, loss=model.loss.scaled(labels.scale))
-    features = {**reading.features.to_json(), "names": names.first(reading.names_known)}
-    return replace(model, held=weights, classes=labels.classes, features=features)
+    return replace(model, held=weights, classes=labels.classes, features=encoding)
 
 
 def _provenance(config: TrainConfig, reading: ReaderState, learner: Learner) -> dict[str, Any]:

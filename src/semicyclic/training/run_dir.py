@@ -23,15 +23,10 @@ from semicyclic.tables.sources import ReadPosition
 from semicyclic.tables.watermark import LateCounts, WaitingRows, Watermark
 from semicyclic.training.config import TrainConfig, differences
 from semicyclic.training.learner import ChainLearner, LoggedAutoLearner
+from semicyclic.training.open_model import MODEL
 from semicyclic.training.reader import ReaderState, RowCounts
 
-CHECKPOINT, MODEL, RESULTS, VISITS, LOCK = (
-    "checkpoint.safetensors",
-    "model.safetensors",
-    "results.json",
-    "visits.csv",
-    "lock",
-)
+CHECKPOINT, RESULTS, VISITS, LOCK = "checkpoint.safetensors", "results.json", "visits.csv", "lock"
 
 
 @contextmanager
@@ -104,7 +99,7 @@ def read_state(folder: Path, config: TrainConfig) -> TrainState:
             f"({before.get(other[0])!r}, now {now.get(other[0])!r}): give the same, or another out="
         )
     with _readable(folder / CHECKPOINT):
-        return _restore_state(arrays, about, config, config.learner)
+        return _restore_state(arrays, about, config, config.logged_learner)
 
 
 class LoggedRun(NamedTuple):

@@ -23,12 +23,12 @@ from semicyclic.tables.features import FeatureNames
 from semicyclic.tables.sources import SourceBatch, Sources
 from semicyclic.training.config import TrainConfig
 from semicyclic.training.learner import Learner
+from semicyclic.training.open_model import MODEL
 from semicyclic.training.read_ahead import read_ahead
 from semicyclic.training.reader import Chunk, Reader, check_waiting, open_reader
 from semicyclic.training.results import TrainResults, model_of, results_of, visits_table
 from semicyclic.training.run_dir import (
     CHECKPOINT,
-    MODEL,
     RESULTS,
     VISITS,
     TrainState,
@@ -112,7 +112,7 @@ class FileTraining:
             self._work(reader.chunks(parts))
         except KeyboardInterrupt:
             # Save the progress since the last checkpoint.
-            if self.state.learner.run.log.pages and not self.midway:
+            if self.state.learner.has_learned and not self.midway:
                 self._save_state()
             raise
         return self._end(reader)
@@ -125,7 +125,7 @@ class FileTraining:
             if state.reading.counts.read >= self.config.sample_rows:
                 return state, self.inputs.parts(state.reading.position)
         reading, parts = open_reader(self.config, self.inputs, lambda stage: self._report(0.0, stage))
-        learner = self.config.learner(reading.features.width, reading.labels.loss)
+        learner = self.config.logged_learner(reading.features.width, reading.labels.loss)
         return TrainState(reading, learner, FeatureNames.of(reading.features)), parts
 
     def _work(self, chunks: Iterator[Chunk]) -> None:
@@ -156,8 +156,8 @@ class FileTraining:
     def _save_model(self) -> None:
         """Save the current model; it is not trained on the rows that are still waiting."""
         began = self.clock()
-        if self.state.learner.run.log.pages:
-            save(model_of(self.config, self.state), self.folder / MODEL)
+        if self.state.learner.has_learned:
+            save(model_of(self.config, *self.state), self.folder / MODEL)
         self.unsaved = False
         self.timers[MODEL].record_save(began)
 
@@ -177,10 +177,10 @@ class FileTraining:
         if last is not None:
             self._learn_chunk(last)
         learner.end()
-        if not learner.run.log.pages:
+        if not learner.has_learned:
             raise ValueError("no model was trained: no row could be used, or no label is known yet")
         self._report(1.0, "writing", learner=learner)
-        model = model_of(self.config, self.state)
+        model = model_of(self.config, *self.state)
         results = results_of(self.config, self.inputs, self.state, model)
         save(model, self.folder / MODEL)
         write_text(self.folder / VISITS, visits_table(self.config, self.state))

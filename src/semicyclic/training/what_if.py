@@ -18,7 +18,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.run import Run
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.training.reader import Reader
-from semicyclic.training.results import finish_model
+from semicyclic.training.results import encoding_of, finish_model
 from semicyclic.training.run_dir import CHECKPOINT, LoggedRun, read_log
 from semicyclic.types import Array
 
@@ -72,7 +72,7 @@ def model_for(log: LoggedRun, wanted: ModelRequest) -> Pluralistic:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*never visited.*")
         model = run.read_out(wanted.read_out, through=through)
-    finished = finish_model(model, log.reading, log.names)
+    finished = finish_model(model, log.reading.labels, encoding_of(log.reading, log.names))
     about = {**(model.provenance or {}), "what_if": {"blocks": run.blocks, "read_out": str(wanted.read_out)}}
     return replace(finished, provenance=about)
 

@@ -91,8 +91,8 @@ def test_pipeline_with_named_columns(data: Any, output: str) -> None:
     model = make_pipeline(prepared(output), estimator()).fit(X, y)
     check(scores(model, X_test, y_test))
     names = list(model[-1].get_feature_names_out())
-    assert names == [*COLUMNS, "city_x"]
-    assert list(model[-1].feature_names_in_) == [*names, "when"]
+    assert {*COLUMNS, "city_x"} <= set(names)
+    assert list(model[-1].feature_names_in_) == [*COLUMNS, "city_x", "when"]
     assert model.score(X_test.drop(columns="city").assign(city="x"), y_test) > RIGHT
 
 

@@ -7,7 +7,8 @@ except ImportError:
         "the estimators need scikit-learn, which is not installed: pip install 'semicyclic[sklearn]'"
     ) from None
 
+from semicyclic.adapters.sklearn.classifier import SemiCyclicClassifier
 from semicyclic.adapters.sklearn.cycle_split import CycleSplit
-from semicyclic.adapters.sklearn.estimators import SemiCyclicClassifier, SemiCyclicRegressor
+from semicyclic.adapters.sklearn.regressor import SemiCyclicRegressor
 
 __all__ = ["CycleSplit", "SemiCyclicClassifier", "SemiCyclicRegressor"]

@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import check_random_state
 
-from semicyclic.adapters.sklearn.fit import learn_all, learn_more
+from semicyclic.adapters.sklearn.fit import LabelledInputs, fit_all, fit_more
 from semicyclic.adapters.sklearn.fitted import Fitted
 from semicyclic.adapters.sklearn.row_times import MISSING, check_known
-from semicyclic.adapters.sklearn.settings import read_out_of, step_of
-from semicyclic.adapters.sklearn.validation import UNLABELLED, column_of, features_of, names_without
+from semicyclic.adapters.sklearn.settings import check_features, read_out_of
+from semicyclic.adapters.sklearn.validation import UNLABELLED, Inputs, column_of, inputs_of, names_without
 from semicyclic.method import loss as losses
 from semicyclic.method.batches import check_batch_size
 from semicyclic.method.evaluate import Matrix, matrix
@@ -23,6 +23,7 @@ from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows, with_fields
 from semicyclic.method.train import METHODS
 from semicyclic.schedule.numbered import Numbered
+from semicyclic.specs import parse_step
 from semicyclic.training.learner import AUTO
 from semicyclic.types import Array
 
@@ -47,7 +48,8 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         # Whatever the method uses of these.
         check_batch_size(self.batch_size)
         read_out_of(self.average)
-        step_of(self.step_size)
+        parse_step("step_size", self.step_size)
+        check_features(self)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -60,17 +62,18 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
             self.__dict__ = before
             raise
 
-    def _rows(self, X: Any, y: Any, weight: Any) -> Rows:
-        return Rows(X, y, weight=weight, intercept=self.fit_intercept, dtype=X.dtype)
+    def _inputs(self, X: Any, y: Any, when: Any, blocks: Any, *, first: bool) -> Inputs:
+        """Validate the arguments of `fit` or `partial_fit`. first: nothing was fitted before."""
+        return inputs_of(self, X, y, when, blocks, reset=first)
 
-    def _learn_all(self, rows: Rows, loss: Loss, when: Any, blocks: Any) -> None:
+    def _fit(self, inputs: Inputs, labels: Array, weight: Array | None, loss: Loss) -> None:
         rng = None
         if self.shuffle_within_blocks:
             rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
-        self._keep(learn_all(self, rows, loss, when, blocks, rng))
+        self._keep(fit_all(self, LabelledInputs(inputs, labels, weight, loss), rng))
 
-    def _learn_more(self, rows: Rows, loss: Loss, when: Any, blocks: Any) -> None:
-        self._keep(learn_more(self, rows, loss, when, blocks, vars(self).get("_fitted")))
+    def _fit_more(self, inputs: Inputs, labels: Array, weight: Array | None, loss: Loss) -> None:
+        self._keep(fit_more(self, LabelledInputs(inputs, labels, weight, loss), vars(self).get("_fitted")))
 
     def _keep(self, fitted: Fitted) -> None:
         self._fitted = fitted
@@ -100,30 +103,37 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
     def _scores(self, X: Any, when: Any, blocks: Any) -> Array:
         """Return the score <w^i, x> of each row x, where i is its block."""
         fitted = self._get_fitted()
-        rows = self._rows_to_score(fitted, X, UNLABELLED, None, when, blocks)
-        assert rows.block is not None
-        return fitted.scoring_model.score(rows, block=rows.block)
+        rows, _ = self._rows_to_score(fitted, X, UNLABELLED, None, when, blocks)
+        return fitted.scoring_weights.score(rows)
 
-    def _rows_to_score(self, fitted: Fitted, X: Any, y: Any, weight: Any, when: Any, blocks: Any) -> Rows:
-        """Return rows in the given order with their blocks; a missing block is m, the number of blocks."""
-        features, labels, when, blocks = features_of(self, X, y, when, blocks, reset=False)
-        n, locator = features.shape[0], fitted.locator
+    def _rows_to_score(
+        self, fitted: Fitted, X: Any, y: Any, weight: Any, when: Any, blocks: Any
+    ) -> tuple[Rows, Array]:
+        """Return rows in the given order, with blocks of `Fitted.scoring_weights`, and their own blocks."""
+        inputs, locator = inputs_of(self, X, y, when, blocks, reset=False), fitted.locator
+        when, blocks = inputs.when, inputs.blocks
         if when is None and blocks is None:
             if locator.blocks > 1 and self.missing != "consensus":
                 raise ValueError(
                     f"the model has {locator.blocks} blocks, and the rows have no time or block: give the "
                     "column of X, when= or blocks=, or set missing='consensus'"
                 )
-            placed = np.full(n, MISSING)
+            placed, ticks = np.full(inputs.rows, MISSING), None
         else:
-            (_, placed), _ = locator.place(when, blocks, n)
+            (_, placed), ticks = locator.place(when, blocks, inputs.rows)
             # With one block, the time is not needed.
             lenient = self.missing == "consensus" or locator.blocks == 1
             check_known(placed, locator, when, blocks, lenient=lenient)
-        consensus = 0 if locator.blocks == 1 else locator.blocks
-        block = np.where(placed == MISSING, consensus, placed)
-        intercept = fitted.settings["fit_intercept"]
-        return Rows(features, labels, block=block, weight=weight, intercept=intercept, dtype=features.dtype)
+        features = inputs.features if fitted.frame is None else fitted.frame.encode(inputs.features)
+        rows = Rows(
+            features,
+            inputs.labels,
+            block=fitted.place(placed, ticks),
+            weight=weight,
+            intercept=fitted.settings["fit_intercept"],
+            dtype=features.dtype,
+        )
+        return rows, placed
 
     def to_model(self) -> Pluralistic:
         """Return the models of all blocks as one model, for `semicyclic.save` and serving.
@@ -134,17 +144,18 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         """
         fitted = self._get_fitted()
         model = fitted.model
-        about = {
-            **model.provenance,
-            "estimator": type(self).__name__,
-            "columns": [str(name) for name in self.get_feature_names_out()],
-        }
+        about = {**model.provenance, "estimator": type(self).__name__}
+        if fitted.frame is None:
+            about["columns"] = [str(name) for name in self.get_feature_names_out()]
         if fitted.locator.names:
             about["blocks"] = [str(name) for name in fitted.locator.names]
         return replace(model, classes=self._class_names(), provenance=about)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the columns of `coef_`: those of X without the time or block column.
+        """Return the names of the columns of `coef_`.
+
+        For a data frame these are the features made of its columns; for an array, its columns without that of
+        the time or block.
 
         Parameters
         ----------
@@ -162,6 +173,9 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if not hasattr(self, "n_features_in_"):
             self._get_fitted()
+        fitted = vars(self).get("_fitted")
+        if fitted is not None and fitted.frame is not None:
+            return np.asarray(fitted.frame.feature_names())
         known = getattr(self, "feature_names_in_", input_features)
         if known is None:
             known = [f"x{number}" for number in range(self.n_features_in_)]
@@ -172,7 +186,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def models_(self) -> tuple[Pluralistic, ...]:
         """One single-block model per block."""
-        model = self.to_model()
+        model = replace(self._get_fitted().block_model, classes=self._class_names())
         return tuple(
             replace(model, held=model.block_weights(block)[None], schedule=Numbered(1), fallback=())
             for block in range(model.blocks)
@@ -181,17 +195,18 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
     @property
     def coef_(self) -> Array:
         """Weights of every block, shape [m, C, d]."""
-        return self._get_fitted().model.weights[:, :, :-1]
+        return self._get_fitted().block_model.weights[:, :, :-1]
 
     @property
     def intercept_(self) -> Array:
         """Intercepts of every block, shape [m, C]."""
-        return self._get_fitted().model.weights[:, :, -1]
+        return self._get_fitted().block_model.weights[:, :, -1]
 
     @property
     def progressive_loss_(self) -> Array:
         """Mean loss of each block's rows, each scored before it was trained on, shape [m]."""
-        return self._get_fitted().ended.losses().mean
+        fitted = self._get_fitted()
+        return fitted.ended.losses().mean * fitted.labels.loss_scale()
 
     @property
     def matrix_(self) -> Matrix:
@@ -229,13 +244,13 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
             If the block of a row is missing.
         """
         fitted = self._get_fitted()
-        rows = self._rows_to_score(fitted, X, y, sample_weight, when, blocks)
-        assert rows.block is not None
-        if rows.block.max() >= fitted.locator.blocks:
+        rows, block = self._rows_to_score(fitted, X, y, sample_weight, when, blocks)
+        if block.min() < 0:
             raise ValueError(
                 "score_matrix needs the block of every row: leave out rows without a time or block"
             )
-        return matrix(fitted.model, with_fields(rows, labels=self._codes(rows.labels)))
+        codes = self._codes(rows.labels)
+        return matrix(fitted.block_model, with_fields(rows.with_blocks(block), labels=codes))
 
     def score_by_block(
         self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
@@ -254,17 +269,17 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
             consensus model, under the key "consensus".
         """
         fitted = self._get_fitted()
-        rows = self._rows_to_score(fitted, X, y, sample_weight, when, blocks)
-        assert rows.block is not None
+        rows, placed = self._rows_to_score(fitted, X, y, sample_weight, when, blocks)
         assert rows.labels is not None
-        predicted = self._to_predictions(fitted.scoring_model.score(rows, block=rows.block))
-        labels = [*fitted.locator.labels, "consensus"]
+        predicted = self._to_predictions(fitted.scoring_weights.score(rows))
         scores = {}
-        for block in np.unique(rows.block).tolist():
-            inside = rows.block == block
-            weight = None if rows.weight is None else rows.weight[inside]
-            score = self._measure(rows.labels[inside], predicted[inside], sample_weight=weight)
-            scores[labels[block]] = float(score)
+        for block in [*np.unique(placed[placed >= 0]).tolist(), MISSING]:
+            inside = placed == block
+            if inside.any():
+                weight = None if rows.weight is None else rows.weight[inside]
+                score = self._measure(rows.labels[inside], predicted[inside], sample_weight=weight)
+                label = "consensus" if block == MISSING else fitted.locator.labels[block]
+                scores[label] = float(score)
         return scores
 
     # A regressor uses labels and scores as they are; the classifier overrides these to map classes.

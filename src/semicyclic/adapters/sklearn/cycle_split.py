@@ -8,8 +8,9 @@ import numpy as np
 from sklearn.model_selection import BaseCrossValidator
 
 from semicyclic import specs
-from semicyclic.adapters.sklearn.data_frames import absent, as_table, position, split_off
-from semicyclic.adapters.sklearn.row_times import locator_of
+from semicyclic.adapters.sklearn.data_frames import absent, as_table, position
+from semicyclic.adapters.sklearn.frame_encoding import is_frame, to_arrow
+from semicyclic.adapters.sklearn.row_times import locator_of, time_values
 from semicyclic.schedule.timestamps import to_microseconds
 from semicyclic.types import Array
 
@@ -145,11 +146,11 @@ class CycleSplit(BaseCrossValidator):  # type: ignore[misc]
             return _cycle_numbers(groups, len(X) if not hasattr(X, "shape") else X.shape[0]), None
         if groups is not None:
             raise ValueError("give either time_column= or groups=, not both")
-        table = as_table(X)
+        table = to_arrow(X) if is_frame(X) else as_table(X)
         at = position(table, self.time_column)
         if at is None:
             raise ValueError(f"time_column={self.time_column!r}: X has no column {self.time_column!r}")
-        _, when = split_off(table, at)
+        when = time_values(table, at, self.zone, self.schedule)
         locator = locator_of(when, None, self.schedule, self.zone)
         (cycle, block), ticks = locator.place(when, None, table.shape[0])
         assert cycle is not None

@@ -1,4 +1,4 @@
-"""Data frames: split a table into its time or block column and the features."""
+"""Columns of tables: the time or block column apart from the features."""
 
 from typing import Any
 
@@ -8,14 +8,15 @@ from sklearn.utils.validation import check_array
 from semicyclic.types import Array
 
 
-def is_frame(X: Any) -> bool:
-    """Return whether a table is a pandas or Polars data frame, with column names and types."""
-    return hasattr(X, "columns") and (hasattr(X, "iloc") or hasattr(X, "get_column"))
-
-
 def as_table(X: Any) -> Any:
-    """Return a data frame unchanged; convert anything else to an array or CSR matrix of the same dtype."""
-    return X if is_frame(X) else check_array(X, accept_sparse="csr", dtype=None, ensure_all_finite=False)
+    """Return an array or CSR matrix of the same dtype."""
+    return check_array(X, accept_sparse="csr", dtype=None, ensure_all_finite=False)
+
+
+def names_of(table: Any) -> list[str] | None:
+    """Return the column names of an Arrow table; None for an array."""
+    names: list[str] | None = getattr(table, "column_names", None)
+    return names
 
 
 def check_column(column: Any) -> None:
@@ -26,26 +27,29 @@ def check_column(column: Any) -> None:
 
 
 def position(table: Any, column: str | int) -> int | None:
-    """Return the position of a column, or None if the table does not have it."""
+    """Return the position of a column, or None if the table does not have it.
+
+    table: an Arrow table, an array, or a CSR matrix.
+    """
     check_column(column)
     if isinstance(column, str):
-        if not is_frame(table):
+        names = names_of(table)
+        if names is None:
             raise ValueError(
                 f"column {column!r} is a name, and X is a {type(table).__name__} without names: give its "
                 "position, or a data frame (after a transformer, by set_output(transform='pandas'))"
             )
-        names = list(table.columns)
         return names.index(column) if column in names else None
-    width = table.shape[1]
-    return column % width if -width <= column < width else None
+    width = int(table.shape[1])
+    return int(column) % width if -width <= column < width else None
 
 
 def missing_column_message(table: Any, column: Any) -> str:
     """Return the error message for a time or block column that the table does not have."""
     problem = f"X has no column {column!r} with the time or block of its rows"
-    if not is_frame(table):
+    names = names_of(table)
+    if names is None:
         return f"{problem}: it has {table.shape[1]} columns"
-    names = [str(name) for name in table.columns]
     prefixed = [name for name in names if name.endswith(f"__{column}")]
     if prefixed:
         return f"{problem}, but {prefixed[0]!r}: set verbose_feature_names_out=False in the ColumnTransformer"
@@ -53,35 +57,22 @@ def missing_column_message(table: Any, column: Any) -> str:
     return f"{problem}: its columns are {shown}"
 
 
-def check_no_times(table: Any, column: Any) -> None:
-    """Raise if a feature column of a data frame has times."""
-    if not is_frame(table):
-        return
-    types = zip(table.columns, table.dtypes, strict=True)
-    times = [str(name) for name, dtype in types if "datetime" in str(dtype).lower() or str(dtype) == "Date"]
-    if times and column is None:
-        raise ValueError(f"column {times[0]!r} has times: set time_column={times[0]!r}, or drop the column")
+def check_no_times(table: Any) -> None:
+    """Raise if a column of an Arrow table has times, and no time column was named."""
+    times = [field.name for field in table.schema if str(field.type).startswith(("timestamp", "date"))]
     if times:
-        raise ValueError(
-            f"column {times[0]!r} has times, but only {column!r} may: convert it to numbers, or drop it"
-        )
+        raise ValueError(f"column {times[0]!r} has times: set time_column={times[0]!r}, or drop the column")
 
 
 def split_off(table: Any, at: int) -> tuple[Any, Any]:
-    """Return a table without the column at position `at`, and that column."""
-    others = [number for number in range(table.shape[1]) if number != at]
-    if hasattr(table, "iloc"):
-        return table.iloc[:, others], table.iloc[:, at]
-    if is_frame(table):
-        name = list(table.columns)[at]
-        return table.drop(name), table.get_column(name)
+    """Return an array or CSR matrix without the column at position `at`, and that column."""
     if hasattr(table, "indptr"):
         return _split_off_sparse(table, at)
     return np.delete(table, at, axis=1), table[:, at]
 
 
 def _split_off_sparse(X: Any, at: int) -> tuple[Any, Any]:
-    """Do the same for a CSR matrix; cells of the column that are not stored are 0."""
+    """Do so for a CSR matrix; cells of the column that are not stored are 0."""
     in_column = X.indices == at
     row = np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))[in_column]
     column = np.zeros(X.shape[0], X.data.dtype)

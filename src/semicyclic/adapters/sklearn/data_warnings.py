@@ -1,11 +1,13 @@
 """Warnings about likely mistakes in the data, each with a fix."""
 
 import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import is_classifier
 
+from semicyclic.adapters.sklearn.fitted import sample_of
 from semicyclic.adapters.sklearn.row_times import BlockLocator
 from semicyclic.method.rows import Rows
 from semicyclic.method.step import RATE
@@ -19,60 +21,75 @@ LARGE_VALUE, SMALL_VALUE = 30.0, 0.4
 MIN_ROWS_FOR_SMALL = 100
 
 
-def warn_about_data(estimator: Any, rows: Rows, sample: Rows, *, has_blocks: bool) -> None:
-    """Warn about missing times, and about features or labels that are too large or too small."""
-    if not has_blocks and estimator.method != "consensus":
-        _warn(
+def warn_each(messages: Iterable[str]) -> None:
+    """Issue warnings that point to the call of `fit` or `partial_fit`."""
+    for message in messages:
+        warnings.warn(message, stacklevel=5)
+
+
+def likely_mistakes(
+    estimator: Any, rows: Rows, *, located: bool, ignored: Mapping[str, str] | None
+) -> Iterator[str]:
+    """Yield messages about likely mistakes in the data, each with a fix.
+
+    located: the rows have times or blocks. ignored: unused columns of a frame; None for an array.
+    """
+    if not located and estimator.method != "consensus":
+        yield (
             "the rows have no times or blocks, so one model is fitted for all hours: set time_column= or "
             "block_column= to a column of X, or give when= or blocks="
         )
+    if ignored is None:
+        yield from _unscaled_columns(estimator, rows)
+    elif unused := [f"{name!r} ({reason})" for name, reason in ignored.items() if reason != "as asked"]:
+        yield f"columns that are not used: {', '.join(unused)}: convert them, or name them in ignore="
+
+
+def _unscaled_columns(estimator: Any, rows: Rows) -> Iterator[str]:
+    """Yield messages about features or labels of an array that are too large or too small."""
     if not isinstance(estimator.step_size, str):
         return
+    sample = sample_of(rows)
     size = _column_sizes(sample)
     if size.max() > LARGE_VALUE:
         name = estimator.get_feature_names_out()[int(size.argmax())]
-        _warn(
-            f"column {name!r} has values around {size.max():,.0f}, and step "
-            "sizes assume features around 1: scale them first, for example by StandardScaler in a "
-            "ColumnTransformer that passes the time through"
+        yield (
+            f"column {name!r} has values around {size.max():,.0f}, and step sizes assume features around 1: "
+            "scale them first, for example by StandardScaler in a ColumnTransformer that passes the time "
+            "through, or give a data frame, which is scaled"
         )
     if estimator.method == AUTO:
         return  # its candidates include step sizes for features and labels of any size
     typical = _typical_size(sample)
     if 0.0 < typical < SMALL_VALUE and len(sample) >= MIN_ROWS_FOR_SMALL:
-        _warn(
+        yield (
             f"features have values around {typical:.2g} (as TF-IDF has), and step sizes assume features "
             f"around 1: set step_size=semicyclic.step.adagrad({RATE / typical:.1g}), or scale the features"
         )
     assert rows.labels is not None
     label_size = 0.0 if is_classifier(estimator) else float(np.sqrt(np.mean(np.square(rows.labels))))
     if label_size > LARGE_VALUE:
-        _warn(
+        yield (
             f"y has values around {label_size:,.0f}, and step sizes assume labels around 1: scale them, for "
             "example by TransformedTargetRegressor(regressor=..., transformer=StandardScaler())"
         )
 
 
-def warn_about_empty_blocks(locator: BlockLocator, ticks: Array | None, rows: Array) -> None:
-    """Warn about blocks without rows. rows: [m] the total weight of the rows in each block."""
+def empty_blocks(locator: BlockLocator, ticks: Array | None, rows: Array) -> Iterator[str]:
+    """Yield a message about blocks without rows. rows: [m] the total weight of the rows in each block."""
     empty = np.flatnonzero(rows == 0)
     if len(empty):
         shown = ", ".join(str(locator.labels[block]) for block in empty[:6].tolist())
-        _warn(
+        times = "" if ticks is None else f". Times run {_time_range(ticks)}"
+        yield (
             f"{len(empty)} of {locator.blocks} blocks have no rows ({shown}{', ...' * (len(empty) > 6)}): "
-            "they predict by the consensus of the others"
-            + ("" if ticks is None else f". Times run {_time_range(ticks)}")
+            f"they predict by what the other blocks share{times}"
         )
 
 
 def _time_range(ticks: Array) -> str:
     ends = np.array([ticks.min(), ticks.max()]).astype("datetime64[us]").astype("datetime64[s]")
     return f"from {ends[0]} to {ends[1]} UTC"
-
-
-def _warn(message: str) -> None:
-    # The warning points to the call of fit or partial_fit.
-    warnings.warn(message, stacklevel=6)
 
 
 def _column_sizes(rows: Rows) -> Array:

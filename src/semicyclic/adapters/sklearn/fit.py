@@ -1,102 +1,109 @@
 """Fitting: train a learner on rows, in one call or incrementally."""
 
-from dataclasses import dataclass
-from math import inf
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.adapters.sklearn.data_warnings import warn_about_data, warn_about_empty_blocks
+from semicyclic.adapters.sklearn.data_warnings import empty_blocks, likely_mistakes, warn_each
 from semicyclic.adapters.sklearn.fitted import Fitted, sample_of
+from semicyclic.adapters.sklearn.frame_encoding import FrameEncoding, label_scaling
 from semicyclic.adapters.sklearn.row_order import order_of
-from semicyclic.adapters.sklearn.row_times import BlockLocator, check_known, locator_of
-from semicyclic.adapters.sklearn.settings import fixed_settings, read_out_of, step_of
-from semicyclic.auto.calendar import calendar_of
-from semicyclic.auto.candidates import candidate_set_of
-from semicyclic.auto.portfolio import Portfolio
+from semicyclic.adapters.sklearn.row_times import BlockLocator, RowTimes, check_known, locator_of
+from semicyclic.adapters.sklearn.settings import config_of, fixed_settings
+from semicyclic.adapters.sklearn.validation import Inputs
 from semicyclic.method import train
-from semicyclic.method.batches import Packed, empty_batches, pack
+from semicyclic.method.batches import pack
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.rows import Rows
+from semicyclic.method.rows import Rows, with_fields
+from semicyclic.tables.labels import Labels
+from semicyclic.training.config import TrainConfig
 from semicyclic.training.learner import AUTO, AutoLearner, ChainLearner, Learner
+from semicyclic.training.reader import learn_in_chunks
 from semicyclic.types import Array
 
 # Maximum pages of visit records; beyond it, the records are dropped if no read-out needs them.
 MAX_RECORD_PAGES = 64
-# Memory limit in bytes for visit records, which read-outs of single cycles need.
-MAX_RECORD_BYTES = 2 * 2**30
 # Rows per cycle if rows have neither times nor blocks.
 ROWS_PER_CYCLE = 32
 
 
-def learn_all(
-    estimator: Any, rows: Rows, loss: Loss, when: Any, blocks: Any, rng: np.random.Generator | None
-) -> Fitted:
-    """Train on all rows in one or more passes; with a generator, a chain shuffles rows within blocks.
+class LabelledInputs(NamedTuple):
+    """Validated arguments of `fit` or `partial_fit`, with labels as codes or numbers.
 
-    rows: as validated, without blocks. when, blocks: their times or blocks, or None.
+    loss: the loss to train with. weight: [n], or None.
     """
+
+    inputs: Inputs
+    labels: Array
+    weight: Array | None
+    loss: Loss
+
+
+def fit_all(estimator: Any, given: LabelledInputs, rng: np.random.Generator | None) -> Fitted:
+    """Train on all rows in one or more passes; with a generator, a chain shuffles rows within blocks."""
+    when, blocks = given.inputs.when, given.inputs.blocks
     locator = locator_of(when, blocks, estimator.schedule, estimator.zone)
-    rows, ticks = _locate(locator, rows, when, blocks)
-    sample = sample_of(rows)
-    warn_about_data(estimator, rows, sample, has_blocks=when is not None or blocks is not None)
-    cycle, block = rows.place(locator.schedule)
-    learner: Learner
-    if estimator.method == AUTO:
-        if estimator.passes != 1:
-            raise ValueError(
-                f"passes={estimator.passes}: method='auto' makes one pass, so set passes=1 or another method"
-            )
-        learner = _new_auto(locator, rows, loss)
-        learner.learn(*_sort_by_time(rows, ticks), None)
+    config = config_of(estimator, locator, given.loss, given.inputs.column)
+    located = _locate(locator, given.inputs)
+    frame = _learn_encoding(given, config, located.ticks, exact=estimator.bits is None)
+    rows = _rows_of(estimator, given, frame, located)
+    labels = label_scaling(rows.labels, located.ticks, given.loss, config, frame)
+    warn_each(_likely_mistakes(estimator, rows, given.inputs, frame))
+    if estimator.method == AUTO and estimator.passes != 1:
+        raise ValueError(
+            f"passes={estimator.passes}: method='auto' makes one pass, so set passes=1 or another method"
+        )
+    learner = _untrained(config, rows, given.loss)
+    scaled = _with_targets(rows, labels)
+    if estimator.method == AUTO or _learns_in_order(config, int(estimator.passes), rng):
+        learn_in_chunks(learner, *_sort_by_time(scaled, located.ticks))
         learner.end()
     else:
-        rows = rows.with_blocks(block, cycle)
-        order = order_of(ticks, (cycle, block), passes=int(estimator.passes), rng=rng)
-        codes = tuple(range(loss.classes)) or None
-        settings: Any = {"loss": loss, "batch_size": estimator.batch_size, "classes": codes, "order": order}
-        learner = _new_chain(estimator, pack(rows, locator.schedule, **settings))
-    warn_about_empty_blocks(locator, ticks, np.bincount(block, rows.weight, locator.blocks))
-    latest = -inf if ticks is None else int(ticks.max())
-    return Fitted(learner, locator, fixed_settings(estimator), latest, sample)
+        learner = _train_in_passes(config, scaled, located.ticks, int(estimator.passes), rng)
+    fitted = Fitted(learner, locator, fixed_settings(estimator), sample_of(rows), frame, labels)
+    weights = np.bincount(located.block, rows.weight, locator.blocks)
+    warn_each(empty_blocks(locator, located.ticks, weights))
+    return fitted.count(rows, located.ticks)
 
 
-def learn_more(
-    estimator: Any, rows: Rows, loss: Loss, when: Any, blocks: Any, fitted: Fitted | None
-) -> Fitted:
+def fit_more(estimator: Any, given: LabelledInputs, fitted: Fitted | None) -> Fitted:
     """Continue training on later rows, and return what is fitted then; `fitted` is not modified."""
-    if fitted is None:
-        if blocks is not None and estimator.schedule is None:
-            raise ValueError(
-                "schedule=None: partial_fit with blocks needs all blocks in advance: set schedule=m, their "
-                "number, or a list of their names"
-            )
-        locator, latest = locator_of(when, blocks, estimator.schedule, estimator.zone), -inf
-    else:
-        _check_unchanged(fitted.settings, fixed_settings(estimator))
-        locator, latest = fitted.locator, fitted.latest
-    rows, ticks = _locate(locator, rows, when, blocks)
-    if ticks is not None:
-        if ticks.min() < latest:
-            raise ValueError(
-                "some rows are earlier than the last row of the previous call: partial_fit goes by time, so "
-                "pass rows in order (local times without a zone repeat when clocks are set back)"
-            )
-        latest = int(ticks.max())
-    rows, clock = _sort_by_time(rows, ticks)
-    sample = sample_of(rows)
-    learner: Learner
+    when, blocks = given.inputs.when, given.inputs.blocks
+    if fitted is None and blocks is not None and estimator.schedule is None:
+        raise ValueError(
+            "schedule=None: partial_fit with blocks needs all blocks in advance: set schedule=m, their "
+            "number, or a list of their names"
+        )
     if fitted is not None:
-        learner = fitted.learner.without_records(MAX_RECORD_PAGES).copy()
+        _check_unchanged(fitted.settings, fixed_settings(estimator))
+        locator = fitted.locator
     else:
-        warn_about_data(estimator, rows, sample, has_blocks=when is not None or blocks is not None)
-        if estimator.method == AUTO:
-            learner = _new_auto(locator, rows, loss)
-        else:
-            learner = _new_chain(estimator, _no_rows(estimator, locator, rows, loss))
-    learner.learn(rows, clock, None)
-    return Fitted(learner, locator, fixed_settings(estimator), latest, sample)
+        locator = locator_of(when, blocks, estimator.schedule, estimator.zone)
+    located = _locate(locator, given.inputs)
+    if located.ticks is not None and fitted is not None and located.ticks.min() < fitted.latest:
+        raise ValueError(
+            "some rows are earlier than the last row of the previous call: partial_fit goes by time, so "
+            "pass rows in order (local times without a zone repeat when clocks are set back)"
+        )
+    if fitted is None:
+        config = config_of(estimator, locator, given.loss, given.inputs.column)
+        # Later rows may have features that these lack, so features are hashed.
+        frame = _learn_encoding(given, config, located.ticks, exact=False)
+        rows = _rows_of(estimator, given, frame, located)
+        labels = label_scaling(rows.labels, located.ticks, given.loss, config, frame)
+        warn_each(_likely_mistakes(estimator, rows, given.inputs, frame))
+        learner = _untrained(config, rows, given.loss)
+        fitted = Fitted(learner, locator, fixed_settings(estimator), sample_of(rows), frame, labels)
+    else:
+        rows = _rows_of(estimator, given, fitted.frame, located)
+        learner = fitted.learner.without_records(MAX_RECORD_PAGES).copy()
+        fitted = replace(fitted, learner=learner, sample=sample_of(rows))
+    scaled = _with_targets(rows, fitted.labels)
+    learn_in_chunks(learner, *_sort_by_time(scaled, located.ticks))
+    return fitted.count(rows, located.ticks)
 
 
 @dataclass
@@ -126,69 +133,111 @@ class EstimatorAuto(AutoLearner):
         super().learn(rows, clock, ticks)
 
     def model(self) -> Pluralistic:
-        """Return the mixture of candidates; the consensus for blocks without rows."""
+        """Return the mixture of candidates."""
         mixture = super().model()
-        weights = mixture.weights.astype(self.dtype)
-        rows = self.losses().rows
-        if mixture.fallback and rows.sum() > 0:
-            consensus = np.tensordot((rows / rows.sum()).astype(self.dtype), weights, axes=1)
-            weights[list(mixture.fallback)] = consensus
         about = {"read_out": AUTO, "rows": self.portfolio.rows, "chosen": self.choice()}
-        codes = tuple(range(self.loss.classes))
-        return Pluralistic(weights, mixture.schedule, self.loss, codes, mixture.fallback, None, about)
+        return replace(mixture, held=mixture.weights.astype(self.dtype), provenance=about)
 
 
-def _new_auto(locator: BlockLocator, rows: Rows, loss: Loss) -> EstimatorAuto:
-    """Return untrained candidates."""
-    intercept = rows.intercept
-    form = candidate_set_of(calendar_of(locator.schedule, weekly=False), intercept=intercept)
-    portfolio = Portfolio(form, loss, rows.width, intercept=intercept, blocks_recur=True)
-    return EstimatorAuto(portfolio, rows.values.dtype)
+class LocatedRows(NamedTuple):
+    """Cycle (None without times), block and time (or None) of each row to train on."""
+
+    cycle: Array | None
+    block: Array
+    ticks: Array | None
 
 
-def _new_chain(estimator: Any, packed: Packed) -> ChainLearner:
-    """Return a chain trained on packed rows, of which there may be none."""
-    read_out = read_out_of(estimator.average)
-    settings: train.Settings = {"step_size": step_of(estimator.step_size)}
-    if read_out.needs_records:
-        settings["memory"] = MAX_RECORD_BYTES
-    return ChainLearner(getattr(train, estimator.method)(packed, **settings), read_out)
-
-
-def _no_rows(estimator: Any, locator: BlockLocator, rows: Rows, loss: Loss) -> Packed:
-    """Return no rows, in the format of `rows`."""
-    return empty_batches(
-        rows.width,
-        locator.schedule,
-        loss=loss,
-        batch_size=estimator.batch_size,
-        classes=tuple(range(loss.classes)),
-        intercept=rows.intercept,
-        dtype=rows.values.dtype,
-    )
-
-
-def _locate(locator: BlockLocator, rows: Rows, when: Any, blocks: Any) -> tuple[Rows, Array | None]:
-    """Return rows to train on with their blocks, and their times, if any. Raise if a block is unknown."""
+def _locate(locator: BlockLocator, inputs: Inputs) -> LocatedRows:
+    """Return the blocks of rows to train on. Raise if one is unknown."""
+    when, blocks = inputs.when, inputs.blocks
     if when is None and blocks is None:
         if locator.blocks > 1:
             raise ValueError(
                 "the rows have neither time nor block, but earlier rows had: give when= or blocks="
             )
-        return rows.with_blocks(np.zeros(len(rows), np.int64)), None
-    (cycle, block), ticks = locator.place(when, blocks, len(rows))
+        return LocatedRows(None, np.zeros(inputs.rows, np.int64), None)
+    (cycle, block), ticks = locator.place(when, blocks, inputs.rows)
     check_known(block, locator, when, blocks)
-    return rows.with_blocks(block, cycle), ticks
+    return LocatedRows(cycle, block, ticks)
 
 
-def _sort_by_time(rows: Rows, ticks: Array | None) -> tuple[Rows, Array]:
-    """Return rows sorted by time, with their times in microseconds, or numbers if they have none."""
+def _learn_encoding(
+    given: LabelledInputs, config: TrainConfig, ticks: Array | None, *, exact: bool
+) -> FrameEncoding | None:
+    """Return the encoding of a frame, None for an array."""
+    if not hasattr(given.inputs.features, "column_names"):
+        return None
+    when = given.inputs.when
+    times = when if isinstance(when, RowTimes) else None
+    return FrameEncoding.learn(config, given.inputs.features, times, ticks, exact=exact)
+
+
+def _rows_of(
+    estimator: Any, given: LabelledInputs, frame: FrameEncoding | None, located: LocatedRows
+) -> Rows:
+    """Return rows with labels, weights, blocks and cycles."""
+    features = given.inputs.features if frame is None else frame.encode(given.inputs.features)
+    rows = Rows(
+        features,
+        given.labels,
+        weight=given.weight,
+        intercept=estimator.fit_intercept,
+        dtype=features.dtype,
+    )
+    return rows.with_blocks(located.block, located.cycle)
+
+
+def _with_targets(rows: Rows, labels: Labels) -> Rows:
+    """Return rows with training targets as labels: class codes, or numbers, standardized for frames."""
+    is_standard = labels.mean == 0.0 and labels.scale == 1.0
+    assert rows.labels is not None
+    return (
+        rows if labels.classes or is_standard else with_fields(rows, labels=labels.standardize(rows.labels))
+    )
+
+
+def _untrained(config: TrainConfig, rows: Rows, loss: Loss) -> Learner:
+    """Return an untrained learner for rows like these."""
+    if config.method == AUTO:
+        return EstimatorAuto(config.portfolio(rows.width, loss, intercept=rows.intercept), rows.values.dtype)
+    return config.chain_learner(rows.width, loss, intercept=rows.intercept, dtype=rows.values.dtype)
+
+
+def _learns_in_order(config: TrainConfig, passes: int, rng: np.random.Generator | None) -> bool:
+    """Return whether a chain takes the rows once, in order, with steps that do not depend on their number."""
+    return rng is None and passes == 1 and (config.step.horizon == 0.0 or config.step.total is not None)
+
+
+def _train_in_passes(
+    config: TrainConfig, rows: Rows, ticks: Array | None, passes: int, rng: np.random.Generator | None
+) -> ChainLearner:
+    """Return a chain trained on all rows, in several passes or shuffled within blocks."""
+    assert config.loss is not None
+    order = order_of(ticks, rows.place(config.schedule), passes=passes, rng=rng)
+    codes = tuple(range(config.loss.classes)) or None
+    packed = pack(
+        rows, config.schedule, loss=config.loss, batch_size=config.batch_size, classes=codes, order=order
+    )
+    run = getattr(train, config.method)(packed, **config.chain_settings(config.loss.outputs))
+    return ChainLearner(run, config.read_out)
+
+
+def _sort_by_time(rows: Rows, ticks: Array | None) -> tuple[Rows, Array, Array | None]:
+    """Return the arguments of `learn`: rows by time, arrival times or numbers, and times, if any."""
     if ticks is None:
-        return rows, np.arange(len(rows))
-    if not (np.diff(ticks) < 0).any():
-        return rows, ticks
-    order = np.argsort(ticks, kind="stable")
-    return rows[order], ticks[order]
+        return rows, np.arange(len(rows)), None
+    if (np.diff(ticks) < 0).any():
+        order = np.argsort(ticks, kind="stable")
+        rows, ticks = rows[order], ticks[order]
+    return rows, ticks, ticks
+
+
+def _likely_mistakes(
+    estimator: Any, rows: Rows, inputs: Inputs, frame: FrameEncoding | None
+) -> Iterator[str]:
+    located = inputs.when is not None or inputs.blocks is not None
+    ignored = None if frame is None else frame.ignored
+    return likely_mistakes(estimator, rows, located=located, ignored=ignored)
 
 
 def _check_unchanged(before: dict[str, Any], now: dict[str, Any]) -> None:

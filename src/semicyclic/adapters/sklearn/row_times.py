@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from semicyclic import specs
-from semicyclic.adapters.sklearn.data_frames import absent, take_rows
+from semicyclic import specs, tables
+from semicyclic.adapters.sklearn.data_frames import absent, names_of, split_off, take_rows
 from semicyclic.schedule.numbered import AnySchedule, Numbered, as_schedule
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timestamps import instants
@@ -20,6 +20,46 @@ MIN_EPOCH_SECONDS = 1e8
 MISSING, UNKNOWN = -1, -2
 
 
+@dataclass(frozen=True, eq=False)
+class RowTimes:
+    """Times of rows, as read from a column of a frame.
+
+    ticks: microseconds since 1970 UTC, 0 where missing. missing: mask of rows without a time.
+    column: the format of the times. zone: time zone that the column names, if any.
+    """
+
+    ticks: Array
+    missing: Array
+    column: Any
+    zone: str | None
+
+    def __len__(self) -> int:
+        return len(self.ticks)
+
+    def order(self) -> Array | None:
+        """Return the rows sorted by time, None if they are sorted already."""
+        return None if not (np.diff(self.ticks) < 0).any() else np.argsort(self.ticks, kind="stable")
+
+    @staticmethod
+    def read(table: Any, name: str, zone: str | None, column: Any = None) -> "RowTimes":
+        """Read the times in a column of an Arrow table; raise if one is neither a time nor missing.
+
+        zone: of times that name none, None for that of the column. column: the format, None to infer it.
+        """
+        cells = tables.arrow.combined(table.column(name))
+        named = named_zone(getattr(cells.type, "tz", None))
+        if column is None:
+            column = tables.timestamps.infer_time_column(table, (name,), zone or named or "UTC")
+        column.check(table)
+        parsed = column.read(table)
+        missing = ~tables.arrow.known_mask(cells)
+        wrong = parsed.bad & ~missing
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(f"row {row}, column {name!r}: {cells[row].as_py()!r} is not a time")
+        return RowTimes(np.where(missing, 0, parsed.ticks), missing, column, named)
+
+
 @dataclass(frozen=True)
 class BlockLocator:
     """Maps times or blocks of rows to block numbers.
@@ -31,6 +71,11 @@ class BlockLocator:
     schedule: AnySchedule
     names: tuple[Any, ...] = ()
     zone: str = "UTC"
+
+    @property
+    def has_times(self) -> bool:
+        """True if blocks follow from the times of rows."""
+        return isinstance(self.schedule, Schedule)
 
     @property
     def blocks(self) -> int:
@@ -63,13 +108,16 @@ class BlockLocator:
             raise ValueError(
                 "the rows have times, but the estimator was fitted with numbered blocks: give blocks="
             )
-        missing = absent(values)
-        known = np.flatnonzero(~missing)
-        ticks = np.zeros(len(missing), np.int64)
-        if len(known):
-            ticks[known] = _ticks(
-                values if len(known) == len(missing) else take_rows(values, known), self.zone
-            )
+        if isinstance(values, RowTimes):
+            missing, ticks = values.missing, values.ticks
+        else:
+            missing = absent(values)
+            known = np.flatnonzero(~missing)
+            ticks = np.zeros(len(missing), np.int64)
+            if len(known):
+                ticks[known] = _ticks(
+                    values if len(known) == len(missing) else take_rows(values, known), self.zone
+                )
         cycle, block = self.schedule.place(ticks)
         return (cycle, np.where(missing, MISSING, block)), np.where(missing, 0, ticks)
 
@@ -89,6 +137,20 @@ class BlockLocator:
             return np.array([code_of.get(_plain(value), UNKNOWN) for value in given.tolist()], np.int64)
         inside = (numbers >= 0) & (numbers < self.blocks)
         return numbers if inside.all() else np.where(inside, numbers, UNKNOWN)
+
+
+def time_values(table: Any, at: int, zone: str | None, schedule: Any, column: Any = None) -> Any:
+    """Return the times in column `at` of an Arrow table or array.
+
+    zone, schedule: as given to the estimator; times without a zone are in that of the first of them that
+    has one. column: the format of the times in an Arrow table, None to infer it.
+    """
+    names = names_of(table)
+    if names is None:
+        return split_off(table, at)[1]
+    if zone is None and isinstance(schedule, Schedule):
+        zone = schedule.zone
+    return RowTimes.read(table, names[at], zone, column)
 
 
 def locator_of(when: Any, blocks: Any, schedule: Any, zone: str | None) -> BlockLocator:
@@ -157,17 +219,22 @@ def _named_blocks(blocks: Any, names: list[Any]) -> BlockLocator:
 
 def zone_named(values: Any) -> str | None:
     """Return the time zone of a column of times, or None if it has no single named zone."""
+    if isinstance(values, RowTimes):
+        return values.zone
     dtype = getattr(values, "dtype", None)
     zone = getattr(dtype, "tz", None) or getattr(dtype, "time_zone", None)
     if zone is None and str(dtype) == "object":
         zones = {str(time.tzinfo) for time in np.asarray(values) if getattr(time, "tzinfo", None) is not None}
         zone = zones.pop() if len(zones) == 1 else None
-    if zone is None:
-        return None
+    return named_zone(zone)
+
+
+def named_zone(zone: Any) -> str | None:
+    """Return the name of a time zone, or None for none and for a fixed offset."""
     try:
-        return zone_info(str(zone)).key
+        return None if zone is None else zone_info(str(zone)).key
     except ValueError:
-        return None  # a fixed offset has no name
+        return None
 
 
 def whole_numbers(values: Array) -> Array | None:
@@ -230,6 +297,8 @@ def _ticks(values: Any, zone: str) -> Array:
 
 def _check_length(name: str, values: Any, rows: int) -> Any:
     """Return values as a column. Raise if it does not have one value per row."""
+    if isinstance(values, RowTimes):
+        return values
     column = values if hasattr(values, "dtype") else np.asarray(values)
     if getattr(column, "ndim", 1) != 1:
         raise ValueError(f"{name} is not a column of values: give one value per row")

@@ -1,16 +1,24 @@
 """Parameters of an estimator as values."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from semicyclic.method import step as steps
+from semicyclic.adapters.sklearn.row_times import BlockLocator
 from semicyclic.method.average import ReadOut
-from semicyclic.method.step import RATE, Step
-from semicyclic.specs import parse_read_out
+from semicyclic.method.loss import Loss
+from semicyclic.schedule.schedule import Schedule
+from semicyclic.specs import parse_read_out, parse_step
+from semicyclic.tables.columns import ColumnRequest
+from semicyclic.tables.watermark import LatePolicy
+from semicyclic.training.config import TrainConfig, check_feature_settings, check_named_once, parse_memory
 
 # Parameters that must not change between calls of `partial_fit`.
-FIXED = ("method", "loss", "step_size", "batch_size", "average", "fit_intercept", "schedule", "zone")
+FIXED = (
+    "method", "loss", "step_size", "batch_size", "average", "fit_intercept", "schedule", "zone", "memory",
+    "bins", "bits", "number", "category", "text", "ignore",
+)  # fmt: skip
+COLUMN_TYPES = ("number", "category", "text", "ignore")
 
 
 def fixed_settings(estimator: Any) -> dict[str, Any]:
@@ -18,20 +26,42 @@ def fixed_settings(estimator: Any) -> dict[str, Any]:
     return {name: getattr(estimator, name) for name in FIXED}
 
 
+def check_features(estimator: Any) -> None:
+    """Raise if a parameter of the encoding of frames is invalid."""
+    parse_memory(estimator.memory)
+    check_feature_settings(estimator.bins, estimator.bits)
+    by_type = {name: getattr(estimator, name) or () for name in COLUMN_TYPES}
+    for name, names in by_type.items():
+        if isinstance(names, str):
+            raise ValueError(f"{name}={names!r}: give a list of column names, such as [{names!r}]")
+    check_named_once(by_type)
+
+
+def config_of(estimator: Any, locator: BlockLocator, loss: Loss, column: str | None) -> TrainConfig:
+    """Return the parameters as the settings of a training run. column: name of the time column of a frame."""
+    by_type = (tuple(getattr(estimator, name) or ()) for name in COLUMN_TYPES)
+    when = () if column is None else (column,)
+    return TrainConfig(
+        ColumnRequest(when, None, locator.zone, None, *by_type),
+        # Rows with blocks have numbered ones; only files need a clock.
+        cast(Schedule, locator.schedule),
+        method=estimator.method,
+        loss=loss,
+        step=parse_step("step_size", estimator.step_size),
+        batch_size=int(estimator.batch_size),
+        # Blocks without times may recur within a day.
+        late=LatePolicy.DROP if locator.has_times else LatePolicy.KEEP,
+        memory=parse_memory(estimator.memory),
+        bits=estimator.bits,
+        bins=int(estimator.bins),
+        read_out=read_out_of(estimator.average),
+    )
+
+
 def read_out_of(average: Any) -> ReadOut:
     """Return `average` as a read-out; an integer is that of the last cycles."""
     if isinstance(average, int | np.integer) and not isinstance(average, bool) and average > 0:
         return ReadOut("tail", int(average))
-    if isinstance(average, str):
+    if isinstance(average, str | ReadOut):
         return parse_read_out("average", average)
     raise ValueError(f"average={average!r}: write a read-out such as 'mean', or a number of cycles from 1")
-
-
-def step_of(step_size: Any) -> Any:
-    """Return the step size rule or constant; the string "adaptive" selects AdaGrad."""
-    if isinstance(step_size, str) and step_size == "adaptive":
-        return steps.adagrad(RATE)
-    is_number = isinstance(step_size, int | float | np.number) and not isinstance(step_size, bool)
-    if not isinstance(step_size, Step) and not is_number:
-        raise ValueError(f"step_size={step_size!r}: give 'adaptive', a number, or a rule of semicyclic.step")
-    return step_size

@@ -1,4 +1,4 @@
-"""`SemiCyclicClassifier` and `SemiCyclicRegressor`: scikit-learn estimators with one model per block.
+"""`SemiCyclicClassifier`: scikit-learn classifier with one model per block.
 
 The time of a row is a column of X, so that it reaches `fit` and `predict` through every tool that
 passes X on: pipelines, searches, scorers, calibration.
@@ -7,41 +7,29 @@ passes X on: pipelines, searches, scorers, calibration.
 from typing import Any
 
 import numpy as np
-from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils import compute_class_weight
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
 
 from semicyclic.adapters.sklearn.base import SemiCyclicEstimator, loss_of
-from semicyclic.adapters.sklearn.validation import features_of
+from semicyclic.adapters.sklearn.validation import Inputs, row_weights
 from semicyclic.method import loss as losses
 from semicyclic.method.batches import distinct, encode_labels
 from semicyclic.method.loss import Loss
 from semicyclic.types import Array
 
 CLASSIFIER_LOSSES = "'logistic' (which scikit-learn calls log_loss) or 'hinge'"
-REGRESSOR_LOSSES = (
-    f"one of {', '.join(map(repr, losses.NUMBER_LOSSES))} "
-    "(scikit-learn has squared_error, absolute_error, quantile, huber)"
-)
 
 
 def _has_probabilities(estimator: Any) -> bool:
     """Return True. Raise `AttributeError` if the loss has no probabilities."""
     fitted = vars(estimator).get("_fitted")
-    loss = loss_of(estimator.loss, CLASSIFIER_LOSSES) if fitted is None else fitted.learner.loss
+    loss = loss_of(estimator.loss, CLASSIFIER_LOSSES) if fitted is None else fitted.model.loss
     if loss == losses.hinge:
         raise AttributeError("loss='hinge' has no probabilities: use loss='logistic'")
     return True
-
-
-def _check_numeric(y: Array) -> Array:
-    """Return labels unchanged. Raise if they are not numbers."""
-    if y.dtype.kind not in "biuf":
-        raise ValueError(f"y has dtype {y.dtype}: a regressor learns numbers, so convert it")
-    return y
 
 
 class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignore[misc]
@@ -92,6 +80,15 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         Whether to fit an intercept.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes. "balanced" is not available in `partial_fit`.
+    memory : str or int, default="1GB"
+        Memory budget for candidates and visits; also limits the number of columns.
+    bins : int, default=16
+        Of data frames: quantile bins per number column, in addition to its scaled value; 1 for none.
+    bits : int, default=None
+        Of data frames: hash the features to 2^bits columns. If None, `fit` gives each feature its own column,
+        and `partial_fit` chooses the hash size from its first rows.
+    number, category, text, ignore : list of str, default=None
+        Of data frames: names of columns whose type is not to be inferred, by type; `ignore` are left out.
     random_state : int, RandomState or None, default=None
         Seed for shuffling.
 
@@ -138,6 +135,13 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         missing: str = "raise",
         fit_intercept: bool = True,
         class_weight: Any = None,
+        memory: str | int = "1GB",
+        bins: int = 16,
+        bits: int | None = None,
+        number: Any = None,
+        category: Any = None,
+        text: Any = None,
+        ignore: Any = None,
         random_state: Any = None,
     ) -> None:
         self.time_column = time_column
@@ -154,6 +158,13 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         self.missing = missing
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
+        self.memory = memory
+        self.bins = bins
+        self.bits = bits
+        self.number = number
+        self.category = category
+        self.text = text
+        self.ignore = ignore
         self.random_state = random_state
 
     def fit(
@@ -180,12 +191,11 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         SemiCyclicClassifier
         """
         with self._all_or_nothing():
-            X, y, when, blocks = features_of(self, X, y, when, blocks, reset=True)
-            self.classes_ = distinct(y)
+            inputs = self._inputs(X, y, when, blocks, first=True)
+            self.classes_ = distinct(inputs.labels)
             check_classification_targets(self.classes_)
-            code = self._codes(y)
-            weight = self._weight(X, code, sample_weight)
-            self._learn_all(self._rows(X, code, weight), self._loss_for(), when, blocks)
+            code = self._codes(inputs.labels)
+            self._fit(inputs, code, self._weight(inputs, code, sample_weight), self._loss_for())
         return self
 
     def partial_fit(
@@ -210,8 +220,8 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         """
         with self._all_or_nothing():
             first = not self.__sklearn_is_fitted__()
-            X, y, when, blocks = features_of(self, X, y, when, blocks, reset=first)
-            check_classification_targets(y)
+            inputs = self._inputs(X, y, when, blocks, first=first)
+            check_classification_targets(inputs.labels)
             if first:
                 if classes is None:
                     raise ValueError("classes must be passed on the first call to partial_fit.")
@@ -222,9 +232,8 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
                 raise ValueError(
                     "class_weight='balanced' needs all rows at once: for partial_fit give a dictionary"
                 )
-            code = self._codes(y)
-            weight = self._weight(X, code, sample_weight)
-            self._learn_more(self._rows(X, code, weight), self._loss_for(), when, blocks)
+            code = self._codes(inputs.labels)
+            self._fit_more(inputs, code, self._weight(inputs, code, sample_weight), self._loss_for())
         return self
 
     def decision_function(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
@@ -239,7 +248,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
     def predict_proba(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
         """Predict the probability of each class, [n, C]."""
         score = self._scores(X, when, blocks)
-        probability = self._get_fitted().learner.loss.link(score)
+        probability = self._get_fitted().model.loss.link(score)
         return probability if probability.ndim == 2 else np.stack([1.0 - probability, probability], axis=1)
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
@@ -280,112 +289,11 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
             raise ValueError(f"loss={self.loss!r} is for two classes, y has {count}: use loss='logistic'")
         return losses.softmax(count)
 
-    def _weight(self, X: Any, code: Array, sample_weight: Any) -> Array | None:
+    def _weight(self, inputs: Inputs, code: Array, sample_weight: Any) -> Array | None:
         if sample_weight is None and self.class_weight is None:
             return None
-        weight = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        weight = row_weights(inputs, sample_weight)
         if self.class_weight is not None:
             by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_[code])
             weight = weight * by_class[code].astype(weight.dtype)
         return np.asarray(weight)
-
-
-class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[misc]
-    """Linear regressor with one model per block of the day, trained in one pass.
-
-    Labels should be scaled to values around 1, like features, for example by `TransformedTargetRegressor`.
-
-    Parameters
-    ----------
-    loss : str or Loss, default="squared"
-        Loss function, one of `loss.NUMBER_LOSSES`: "squared" estimates the mean, "absolute" the median.
-    time_column, block_column, schedule, zone, method, step_size, batch_size, passes : object
-        As in `SemiCyclicClassifier`.
-    shuffle_within_blocks, average, missing, fit_intercept, random_state : object
-        As in `SemiCyclicClassifier`.
-
-    Attributes
-    ----------
-    schedule_, blocks_, coef_, intercept_, models_, matrix_, progressive_loss_ : object
-        As in `SemiCyclicClassifier`, with C = 1.
-    """
-
-    def __init__(
-        self,
-        *,
-        time_column: str | int | None = None,
-        block_column: str | int | None = None,
-        schedule: Any = None,
-        zone: str | None = None,
-        method: str = "auto",
-        loss: Any = "squared",
-        step_size: Any = "adaptive",
-        batch_size: int = 4,
-        passes: int = 1,
-        shuffle_within_blocks: bool = True,
-        average: Any = "mean",
-        missing: str = "raise",
-        fit_intercept: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.time_column = time_column
-        self.block_column = block_column
-        self.schedule = schedule
-        self.zone = zone
-        self.method = method
-        self.loss = loss
-        self.step_size = step_size
-        self.batch_size = batch_size
-        self.passes = passes
-        self.shuffle_within_blocks = shuffle_within_blocks
-        self.average = average
-        self.missing = missing
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
-
-    def fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
-    ) -> "SemiCyclicRegressor":
-        """Fit the models of all blocks.
-
-        X, y, sample_weight, when, blocks: as in `SemiCyclicClassifier.fit`, with numbers as labels.
-        """
-        with self._all_or_nothing():
-            X, y, when, blocks = features_of(self, X, y, when, blocks, reset=True)
-            rows = self._rows(X, _check_numeric(y), self._weight(X, sample_weight))
-            self._learn_all(rows, self._loss_for(), when, blocks)
-        return self
-
-    def partial_fit(
-        self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
-    ) -> "SemiCyclicRegressor":
-        """Train on later rows, like `SemiCyclicClassifier.partial_fit`; parameters as in `fit`."""
-        with self._all_or_nothing():
-            first = not self.__sklearn_is_fitted__()
-            X, y, when, blocks = features_of(self, X, y, when, blocks, reset=first)
-            rows = self._rows(X, _check_numeric(y), self._weight(X, sample_weight))
-            self._learn_more(rows, self._loss_for(), when, blocks)
-        return self
-
-    def predict(self, X: Any, *, when: Any = None, blocks: Any = None) -> Array:
-        """Predict the value of each row, [n]; parameters as in `fit`."""
-        return self._scores(X, when, blocks)
-
-    def score(
-        self, X: Any, y: Any, sample_weight: Any = None, *, when: Any = None, blocks: Any = None
-    ) -> float:
-        """Return R^2, the share of the variance that is explained."""
-        return float(r2_score(y, self.predict(X, when=when, blocks=blocks), sample_weight=sample_weight))
-
-    _measure = staticmethod(r2_score)
-
-    def _loss_for(self) -> Loss:
-        loss = loss_of(self.loss, REGRESSOR_LOSSES)
-        if loss.classes != 0:
-            raise ValueError(f"loss={self.loss!r}: choose {REGRESSOR_LOSSES}")
-        return loss
-
-    def _weight(self, X: Any, sample_weight: Any) -> Array | None:
-        if sample_weight is None:
-            return None
-        return np.asarray(_check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True))
