@@ -44,6 +44,7 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "what-if": files.what_if,
     "sk-fit": estimators.sk_fit,
     "sk-predict": estimators.sk_predict,
+    "predict-one": estimators.predict_one,
     "fed-wrap": federated.fed_wrap,
     "fed-scale": federated.fed_scale,
     "fed-memory": federated.fed_memory,

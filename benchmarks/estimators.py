@@ -1,4 +1,4 @@
-"""Benchmarks of our scikit-learn estimators against scikit-learn's, end to end."""
+"""Benchmarks against scikit-learn, end to end: the estimators, and predictions for one row."""
 
 import warnings
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.streams import ROWS, calendar, stream
-from benchmarks.timing import Figure, Peer, at_least, best_of, no_goal
+from benchmarks.timing import Figure, Peer, at_least, at_most, best_of, no_goal
 
 BLOCKS = 6
 HOURS, PREDICTED_ROWS = 24, 1_000_000
@@ -50,6 +50,49 @@ def sk_fit() -> list[Figure]:
         no_goal("SGDClassifier / pluralistic, adaptive, batch 4", times["theirs"] / times["adaptive"]),
         no_goal("SGDClassifier / the default, hedged", times["theirs"] / times["default"]),
         no_goal("SGDClassifier with its hinge / the paper's step and batch", times["hinge"] / times["paper"]),
+    ]
+
+
+def predict_one() -> list[Figure]:
+    """One flight as a dict, against scikit-learn's pipeline on a data frame of one row."""
+    import pandas as pd
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.linear_model import SGDClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    import semicyclic as sc
+    from semicyclic.datasets.flights import data_path
+
+    flights = pd.read_parquet(data_path())[:50_000].dropna()
+    flights["when"] = flights["when"].astype("datetime64[us]")
+    X, y = flights.drop(columns=["late", "when"]), flights["late"].astype(bool)
+    encoder = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), make_column_selector(dtype_exclude=np.number)),
+        (StandardScaler(), make_column_selector(dtype_include=np.number)),
+    )
+    pipeline = make_pipeline(encoder, SGDClassifier(loss="log_loss", random_state=0)).fit(X, y)
+    model = sc.fit(flights, when="when", label="late", zone="America/New_York", memory="256MB")
+    frames = [X[row : row + 1] for row in range(200)]
+    dicts = [
+        {**row, "when": str(row["when"])} for row in flights[:2000].drop(columns="late").to_dict("records")
+    ]
+
+    def ours() -> None:
+        for row in dicts:
+            model.predict_proba(row)
+
+    def theirs() -> None:
+        for frame in frames:
+            pipeline.predict_proba(frame)
+
+    ours()
+    times = best_of(5, theirs=Peer(theirs), ours=ours)
+    one = times["ours"] / len(dicts)
+    return [
+        at_least("pipeline on a frame of one row / one dict", times["theirs"] / len(frames) / one, 10.0),
+        at_most("milliseconds for one dict", one * 1e3, 0.2),
+        no_goal("milliseconds for a frame of one row, scikit-learn", times["theirs"] / len(frames) * 1e3),
     ]
 
 

@@ -26,6 +26,10 @@ def test_the_public_names_are_sorted_and_there() -> None:
         assert getattr(sc, name) is not None
 
 
+def test_dir_lists_the_public_names() -> None:
+    assert sorted(dir(sc)) == sorted(sc.__all__)
+
+
 def public_names() -> list[str]:
     """Every public name with the methods and fields of public classes, and every command with its options."""
     from semicyclic.adapters import flower

@@ -142,7 +142,7 @@ def small(n: int = 2000) -> pd.DataFrame:
     rng = np.random.default_rng(0)
     when = pd.date_range("2026-03-01", periods=n, freq="11min", tz="Europe/Paris")
     x = rng.normal(size=n)
-    city = np.where(rng.random(n) < 0.2, None, rng.choice(["Rome", "Oslo"], n))
+    city = rng.choice(np.array(["Rome", "Oslo", None], dtype=object), n)
     late = (x > 0) == (when.hour < 12)
     return pd.DataFrame(
         {"when": when, "x": np.where(rng.random(n) < 0.1, np.nan, x), "city": city, "late": late}

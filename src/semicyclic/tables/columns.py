@@ -201,10 +201,10 @@ def infer_schema(table: Any, request: ColumnRequest) -> Schema:
         if name in reserved:
             continue
         kind = requested_kind.get(name) or _infer_kind(column_named(table, name))
-        if name in requested_kind:
-            _check_type(name, column_named(table, name).type, kind)
         if kind == IGNORED:
             continue
+        if name in requested_kind:
+            _check_type(name, column_named(table, name).type, kind)
         if kind in (NUMBER, CATEGORY, BOOLEAN, TEXT):
             kinds[name] = kind
         else:
@@ -321,5 +321,5 @@ def _time_fault(clock: TimeColumn) -> str:
         return f"no time in epoch {clock.form}, as the first rows had them"
     if "%" in clock.form:
         return f"no time like {clock.form}"
-    zone = "with a zone" if clock.form == "zoned" else "without a zone"
-    return f"not a time {zone}, such as 2013-01-31 05:15 (or when_format='%d.%m.%Y %H:%M')"
+    zone, offset = ("with a zone", "+01:00") if clock.form == "zoned" else ("without a zone", "")
+    return f"not a time {zone}, such as 2013-01-31 05:15{offset} (or when_format='%d.%m.%Y %H:%M')"

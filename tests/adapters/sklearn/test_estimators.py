@@ -887,3 +887,94 @@ def test_rows_without_weight_give_finite_models() -> None:
     estimator = SemiCyclicClassifier(schedule="daily:2", class_weight={0: 0.0, 1: 1.0})
     estimator.partial_fit(X[:50], np.zeros(50, int), [0, 1], when=when[:50])
     assert np.isfinite(estimator.decision_function(X[50:60], when=when[50:60])).all()
+
+
+def frame_of_all_kinds(n: int = 3000) -> tuple[pd.DataFrame, Any]:
+    rng = np.random.default_rng(1)
+    when = pd.date_range("2026-03-01", periods=n, freq="5min", tz="Europe/Paris")
+    kind = rng.choice(np.array(["a", "b", None], dtype=object), n)
+    frame = pd.DataFrame(
+        {
+            "n": np.where(rng.random(n) < 0.1, np.nan, rng.normal(100, 20, n)),
+            "kind": kind,
+            "level": pd.Categorical(rng.choice(["low", "high"], n)),
+            "note": [f"{rng.choice(['rain', 'sun'])} over the city number {k}" for k in range(n)],
+            "flag": rng.random(n) < 0.5,
+            "seen": when - pd.Timedelta("1h"),
+            "when": when.strftime("%Y-%m-%d %H:%M:%S%z"),
+        }
+    )
+    return frame, np.where((kind == "a") == (when.hour < 12), "yes", "no")
+
+
+@pytest.mark.filterwarnings("ignore:columns that are not used")
+def test_a_frame_of_all_kinds_of_columns_is_encoded() -> None:
+    """Strings, gaps, categories, texts, booleans, times as strings; pandas, Polars, Arrow and dicts alike."""
+    frame, y = frame_of_all_kinds()
+    estimator = SemiCyclicClassifier(
+        time_column="when", zone="Europe/Paris", schedule="daily:2", random_state=0
+    )
+    estimator.fit(frame[:2000], y[:2000])
+    assert estimator.score(frame[2000:], y[2000:]) > 0.9
+    names = set(estimator.get_feature_names_out())
+    assert {"n", "n?", "n~3", "kind=a", "kind?", "level=low", "note:rain", "flag=true"} <= names
+    assert not any(name.startswith(("seen", "when")) for name in names)
+    expected = estimator.predict_proba(frame[2000:])
+    for form in (pl.from_pandas(frame[2000:]), frame[2000:].to_dict("records")):
+        assert (estimator.predict_proba(form) == expected).all()
+    model = estimator.to_model()
+    np.testing.assert_allclose(model.predict_proba(frame[2000:]), expected, atol=1e-6)
+    assert model.predict(frame.iloc[0].to_dict()) in ("yes", "no")
+    with pytest.warns(UserWarning, match=r"columns that are not used: 'seen' \(a time\)"):
+        estimator.fit(frame[:500], y[:500])
+
+
+@pytest.mark.filterwarnings("ignore:columns that are not used")
+def test_types_of_columns_can_be_given() -> None:
+    frame, y = frame_of_all_kinds(600)
+    settings: dict[str, Any] = {"time_column": "when", "method": "pluralistic", "ignore": ["seen", "note"]}
+    estimator = SemiCyclicClassifier(**settings, category=["n"], bits=10).fit(frame, y)
+    assert estimator.coef_.shape == (6, 1, 1 << 10)
+    estimator = SemiCyclicClassifier(**settings, text=["kind"], bins=1).fit(frame, y)
+    assert {"kind:a", "n"} <= set(estimator.get_feature_names_out())
+    assert not any("~" in name or "note" in name for name in estimator.get_feature_names_out())
+    for wrong, message in (
+        ({"bins": 0}, "bins=0"),
+        ({"bits": 30}, "bits=30: must be from 4 to 24"),
+        ({"memory": "1MB"}, "must be at least 64MB"),
+        ({"number": "n"}, "give a list of column names"),
+        ({"number": ["n"], "text": ["n"]}, "named twice"),
+        ({"number": ["x"]}, "no column 'x'"),
+    ):
+        refusal(message, lambda wrong=wrong: SemiCyclicClassifier(**{**settings, **wrong}).fit(frame, y))
+
+
+@pytest.mark.filterwarnings("ignore:columns that are not used")
+def test_partial_fit_of_frames_meets_new_values() -> None:
+    frame, y = frame_of_all_kinds()
+    stream = SemiCyclicClassifier(
+        time_column="when", zone="Europe/Paris", schedule="daily:2", method="separate"
+    )
+    for first in range(0, 3000, 500):
+        part = frame[first : first + 500].assign(kind=lambda rows, k=first: rows["kind"].fillna(f"new{k}"))
+        stream.partial_fit(part, y[first : first + 500], classes=["no", "yes"])
+    assert stream.score(frame[2500:], y[2500:]) > 0.8
+    with pytest.raises(ValueError, match="feature names should match"):
+        stream.partial_fit(frame.drop(columns="n"), y)
+
+
+@pytest.mark.filterwarnings("ignore:columns that are not used")
+def test_a_regressor_standardizes_the_labels_of_frames() -> None:
+    frame, y = frame_of_all_kinds()
+    cost = 1000.0 + 50 * (y == "yes")
+    estimator = SemiCyclicRegressor(
+        time_column="when", zone="Europe/Paris", schedule="daily:2", random_state=0
+    )
+    estimator.fit(frame[:2000], cost[:2000])
+    assert estimator.score(frame[2000:], cost[2000:]) > 0.8
+    assert abs(float(estimator.predict(frame[2000:]).mean()) - 1025) < 15
+    assert 0 < estimator.progressive_loss_.mean() < 50**2 / 2
+    assert (
+        abs(estimator.to_model().predict(frame.iloc[2500].to_dict()) - estimator.predict(frame[2500:2501])[0])
+        < 1e-2
+    )

@@ -231,3 +231,18 @@ def test_metadata_can_be_routed_where_no_column_tells(data: Any) -> None:
         model = make_pipeline(StandardScaler(), plain).fit(X[COLUMNS], y, when=X["when"])
         assert model.score(X_test[COLUMNS], y_test, when=X_test["when"]) > RIGHT
         assert (model.predict(X_test[COLUMNS], when=X_test["when"]) == y_test).mean() > RIGHT
+
+
+@pytest.mark.parametrize("zone", ["Europe/Paris", None])
+def test_a_passed_through_datetime_column_is_the_time(zone: str | None) -> None:
+    """`remainder="passthrough"` gives an array of objects, or a frame, with the times among the numbers."""
+    rng = np.random.default_rng(0)
+    when = pd.date_range("2026-03-01", periods=3000, freq="7min", tz=zone)
+    X = pd.DataFrame({"a": rng.normal(50, 10, 3000), "when": when})
+    y = (X["a"] > 50) == (when.hour < 12)
+    forms: list[tuple[str, Any]] = [("pandas", "remainder__when"), ("polars", "remainder__when")]
+    for output, column in [*forms, *([("default", -1)] if zone else [])]:
+        scaler = ColumnTransformer([("scaled", StandardScaler(), ["a"])], remainder="passthrough")
+        model = SemiCyclicClassifier(time_column=column, schedule="daily:2", random_state=0)
+        pipeline = make_pipeline(scaler.set_output(transform=output), model).fit(X[:2000], y[:2000])
+        assert pipeline.score(X[2000:], y[2000:]) > RIGHT, output
