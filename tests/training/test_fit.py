@@ -73,7 +73,14 @@ def assert_same(one: sc.Pluralistic, other: sc.Pluralistic) -> None:
 
 @pytest.mark.filterwarnings("ignore:columns that are not used", "ignore:.*have no rows")
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize(("method", "settings"), SETTINGS, ids=lambda value: str(value)[:30])
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        *SETTINGS[2:3],
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in [*SETTINGS[:2], *SETTINGS[3:]]),
+    ],
+    ids=lambda value: str(value)[:30],
+)
 def test_every_form_and_every_way_gives_the_same_tensors(
     name: str, method: str, settings: dict[str, Any], tmp_path: Path
 ) -> None:
