@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 # Optional packages: what needs them, and the extra that installs them.
-EXTRAS = {"pyarrow": ("reading files", "files"), "flwr": ("federated training", "flower")}
+EXTRAS = {"pyarrow": ("reading tables and files", "files"), "flwr": ("federated training", "flower")}
 
 
 def lazy_submodules(package: str) -> Callable[[str], ModuleType]:

@@ -257,7 +257,10 @@ def test_progress_is_shown_on_a_terminal(
             "--sample-rows 0: must be at least 1",
         ),
         (("train", "ROWS", *TRAIN, "--out", "o", "--loss", "cubic"), "unknown loss 'cubic'"),
-        (("train", "ROWS", *TRAIN, "--out", "o", "--batch-size", "0"), "--batch-size 0: must be at least 1"),
+        (
+            ("train", "ROWS", *TRAIN, "--out", "o", "--batch-size", "0"),
+            "--batch-size 0: must be a whole number, at least 1",
+        ),
         (
             ("train", "ROWS", *TRAIN, "--out", "o", "--read-out", "last"),
             "--read-out last: --method auto tries",

@@ -338,7 +338,7 @@ def test_what_a_column_is_follows_from_its_cells() -> None:
     prose = [f"the wind number {k} blows here" for k in range(20)]
     table = pa.table(
         {
-            "at": list(range(20)),
+            "at": list(range(10**9, 10**9 + 20)),
             "y": [0, 1] * 10,
             "count": list(range(20)),
             "text numbers": [str(k / 2) for k in range(19)] + ["NA"],

@@ -280,6 +280,7 @@ def test_a_folder_of_a_run_is_opened_as_its_model(tmp_path: Path) -> None:
 
 
 FRAME = small(600)
+ROW: dict[str, Any] = FRAME.drop(columns="late").iloc[3].to_dict()
 
 
 def fit(frame: Any = FRAME, **settings: Any) -> sc.Pluralistic:
@@ -306,6 +307,42 @@ WRONG: dict[str, tuple[Any, str]] = {
         lambda: fit(FRAME.assign(x=["word", *range(599)])),
         r"table, row 0: column 'x': 'word' is not a number.*category=\['x'\]",
     ),
+    "times by value": (lambda: fit(when=FRAME["when"]), "when= is not the name of a column"),
+    "labels by value": (lambda: fit(label=FRAME["late"]), "label= is not the name of a column"),
+    "no time left": (lambda: fit(ignore=["when"]), r"ignore=\['when', ...\]: this column is needed"),
+    "no label left": (
+        lambda: sc.read(FRAME, when="when", label="late", ignore=["late"]),
+        "this column is needed",
+    ),
+    "classes as a word": (lambda: fit(classes="yes"), r"classes='yes': give a list of classes"),
+    "format of files": (
+        lambda: sc.read("a.csv", when="when", format="excel"),
+        "format='excel': choose 'csv'",
+    ),
+    "hours as times": (
+        lambda: fit(FRAME.assign(when=range(600))),
+        "column 'when' has numbers around 299.5, too small for seconds since 1970",
+    ),
+    "days as numbers": (
+        lambda: fit(FRAME.assign(when=20260101)),
+        "column 'when' has numbers around 20260101, too small.*when_format=",
+    ),
+    "one of the rows lacks a column": (
+        lambda: fit().predict([ROW, {"X" if name == "x" else name: cell for name, cell in ROW.items()}]),
+        "row 1: missing: 'x', which the model was trained on; columns that the model does not know: 'X'",
+    ),
+    "a list in a number": (
+        lambda: fit().predict([ROW | {"x": 1.5}, ROW | {"x": [1, 2]}]),
+        r"row 1: column 'x': '\[1, 2\]' is not a number",
+    ),
+    "rows of another encoding": (
+        lambda: fit().predict(sc.read(FRAME.assign(x=FRAME["x"] + 1), when="when", label="late")),
+        "the rows have other features than the model was trained on: read them with like=model",
+    ),
+    "a series that is no row": (lambda: fit().predict(FRAME["x"]), "table is a Series: give a data frame"),
+    "a series": (lambda: fit(FRAME["x"]), "table is a Series: give a data frame"),
+    "a type that Arrow lacks": (lambda: fit(FRAME.assign(z=1j)), "column 'z' has type complex128"),
+    "files to predict": (lambda: fit().predict("a.csv"), "table is a str: give a data frame"),
     "no zone": (lambda: fit(zone="Paris"), "unknown time zone 'Paris'"),
     "a model of rows": (
         lambda: sc.Pluralistic(np.ones((1, 1, 3)), sc.Numbered(1), sc.loss.logistic).predict(FRAME),
@@ -321,6 +358,41 @@ def test_wrong_input_is_refused_with_the_argument_and_the_remedy(name: str) -> N
         call()
 
 
+def test_a_row_of_a_frame_is_a_dict() -> None:
+    model = fit()
+    row = FRAME.iloc[3]
+    assert model.predict(row) == model.predict(row.to_dict())
+    np.testing.assert_array_equal(model.predict_proba(row), model.predict_proba(FRAME[3:4])[0])
+
+
+def test_a_huge_integer_is_a_large_number_alone_or_among_others() -> None:
+    model, huge = fit(), ROW | {"x": 10**400}
+    np.testing.assert_array_equal(model.predict_proba([ROW | {"x": 0.5}, huge])[1], model.predict_proba(huge))
+
+
+def test_rows_read_alike_are_predicted() -> None:
+    """By `like=`, or with features that happen to be equal."""
+    model = fit()
+    like = sc.read(FRAME, label="late", like=model)
+    again = sc.read(FRAME, when="when", label="late")
+    np.testing.assert_array_equal(model.predict_proba(like), model.predict_proba(FRAME))
+    np.testing.assert_array_equal(model.predict_proba(again), model.predict_proba(FRAME))
+
+
+def test_naive_times_are_in_the_zone_of_the_schedule() -> None:
+    schedule = sc.Schedule.daily(2, zone="Asia/Tokyo")
+    own, named = (fit(schedule=schedule, method="separate", **zone) for zone in ({}, {"zone": "Asia/Tokyo"}))
+    np.testing.assert_array_equal(own.weights, named.weights)
+    assert own.features is not None
+    assert own.features.to_json()["columns"]["when"]["zone"] == "Asia/Tokyo"
+
+
+def test_columns_that_are_not_used_are_said(caplog: pytest.LogCaptureFixture) -> None:
+    fit(FRAME.assign(other=FRAME["when"], pair=[[1, 2]] * 600), method="pluralistic")
+    (message,) = (each.getMessage() for each in caplog.records if each.name == "semicyclic.training")
+    assert message.startswith("columns that are not used: 'other' (a time), 'pair' (")
+
+
 def test_fit_logs_what_it_does(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("semicyclic.training.fit.LOG_SECONDS", 0.0)
     with caplog.at_level(logging.INFO, "semicyclic.training"):
@@ -328,7 +400,7 @@ def test_fit_logs_what_it_does(caplog: pytest.LogCaptureFixture, monkeypatch: py
     messages = [record.getMessage() for record in caplog.records if record.name == "semicyclic.training"]
     assert messages[0] == "fit: reading the first rows"
     assert any("rows, loss" in message for message in messages)
-    assert messages[-1].startswith("fit: done, 600 rows, loss 0.")
+    assert messages[-1].startswith("fit: done, 600 rows (0 without a label")
 
 
 def test_a_label_that_is_not_known_yet_is_not_learned() -> None:

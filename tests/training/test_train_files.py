@@ -556,19 +556,23 @@ def test_odd_calendars(tmp_path: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("rows", "how", "sentence"),
     [
-        ([{"at": 1, "y": "a"}], {}, "all labels of the first 1 rows are 'a': name all classes"),
-        ([{"at": 1, "y": 5}], {}, "all labels of the first 1 rows are 5"),
-        ([{"at": 1, "y": "a"}, {"at": 2, "y": "b"}], {"loss": sc.loss.squared}, "needs numbers as labels"),
+        ([{"at": 10**9 + 1, "y": "a"}], {}, "all labels of the first 1 rows are 'a': name all classes"),
+        ([{"at": 10**9 + 1, "y": 5}], {}, "all labels of the first 1 rows are 5"),
         (
-            [{"at": 1, "y": "a"}, {"at": 2, "y": "b"}],
+            [{"at": 10**9 + 1, "y": "a"}, {"at": 10**9 + 2, "y": "b"}],
+            {"loss": sc.loss.squared},
+            "needs numbers as labels",
+        ),
+        (
+            [{"at": 10**9 + 1, "y": "a"}, {"at": 10**9 + 2, "y": "b"}],
             {"loss": sc.loss.softmax(3)},
             "there are 2 classes in the first rows",
         ),
-        ([{"at": 1, "y": None}], {}, "none of the first 1 rows can be used"),
+        ([{"at": 10**9 + 1, "y": None}], {}, "none of the first 1 rows can be used"),
         ([{"at": "x", "y": 1}], {}, "rows.csv, row 1: column 'at': 'x' is not a time"),
-        ([{"at": 1, "y": 1}], {"classes": ("a", "b")}, "the labels are numbers, so classes must be"),
-        ([{"at": 1, "y": 1}], {"classes": ("1",)}, "give two or more, all different"),
-        ([{"at": 1, "w": 1}], {}, "there is no column 'y': the columns are 'at', 'w'"),
+        ([{"at": 10**9 + 1, "y": 1}], {"classes": ("a", "b")}, "the labels are numbers, so classes must be"),
+        ([{"at": 10**9 + 1, "y": 1}], {"classes": ("1",)}, "give two or more, all different"),
+        ([{"at": 10**9 + 1, "w": 1}], {}, "there is no column 'y': the columns are 'at', 'w'"),
     ],
 )
 def test_what_cannot_be_learned_says_why(
@@ -600,12 +604,12 @@ def test_a_file_in_no_order_is_not_lost_row_by_row(tmp_path: Path) -> None:
 
 
 def test_lists_are_left_out_and_decimal_commas_are_read(tmp_path: Path) -> None:
-    lines = [json.dumps({"at": k, "x": [k], "z": {"a": k}, "y": k % 2}) for k in range(40)]
+    lines = [json.dumps({"at": 10**9 + k, "x": [k], "z": {"a": k}, "y": k % 2}) for k in range(40)]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     columns = run(tmp_path / "json", [tmp_path / "rows.jsonl"])["columns"]
     assert columns["kinds"] == {}
     assert set(columns["ignored"]) == {"x", "z"}
-    text = "at;x;y\n" + "".join(f"{k};{k},5;{k % 2}\n" for k in range(40))
+    text = "at;x;y\n" + "".join(f"{10**9 + k};{k},5;{k % 2}\n" for k in range(40))
     (tmp_path / "rows.csv").write_text(text)
     run(tmp_path / "csv", [tmp_path / "rows.csv"])
     features = sc.load(tmp_path / "csv").features
@@ -797,7 +801,7 @@ def test_a_type_that_cannot_be_read_is_refused_by_its_column(tmp_path: Path, nam
     import pyarrow as pa
 
     odd = odd_columns()[name]
-    plain = pa.table({"at": [1, 2], "x": ["a", "b"], "y": ["p", "q"]})
+    plain = pa.table({"at": [10**9, 10**9 + 1], "x": ["a", "b"], "y": ["p", "q"]})
     column = {"label": "y", "time": "at"}.get(asked, "x")
     other = plain.set_column(plain.column_names.index(column), column, odd)
     pq.write_table(plain, tmp_path / "a.parquet")

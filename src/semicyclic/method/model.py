@@ -121,8 +121,8 @@ class Pluralistic:
         ----------
         table : Rows, table or dict
             Rows with times or blocks, unless `block` or `membership` is given. A model trained from a table
-            also takes a pandas, Polars or Arrow table, a list of dicts, or one row as a dict; columns that it
-            does not know are ignored.
+            also takes a pandas, Polars or Arrow table, a list of dicts, or one row as a dict or a Series of
+            pandas; columns that it does not know are ignored.
         block : int or array of int, optional
             Use this block's weights, one for all rows or one per row.
         membership : array of shape [m] or [n, m], optional
@@ -133,6 +133,7 @@ class Pluralistic:
         -------
         array of shape [n], or [n, C] for several classes; of one dict, without the first axis
         """
+        table = _dict_of_series(table)
         rows = self._rows(table, located=block is None and membership is None)
         columns = self.shape[2] - 1
         if rows.width != columns:
@@ -160,6 +161,8 @@ class Pluralistic:
     def _rows(self, table: Any, *, located: bool) -> Rows:
         """Return a table as rows; if `located`, with their blocks."""
         if isinstance(table, Rows):
+            if self.features is not None and table.features is not None:
+                self.features.check_same(table.features)
             return table
         if self.features is None:
             raise TypeError(
@@ -217,6 +220,7 @@ class Pluralistic:
         -------
         array of shape [n], or the class or number of one dict
         """
+        table = _dict_of_series(table)
         score = self.score(table, **where)
         if not self.classes:
             predicted = self.loss.link(score)
@@ -276,6 +280,15 @@ class Pluralistic:
         for block in np.flatnonzero(given):
             total += given[block] * self.block_weights(int(block))
         return total
+
+
+def _dict_of_series(table: Any) -> Any:
+    """Return a row of a pandas data frame as a dict; leave anything else."""
+    if getattr(table, "ndim", None) == 1 and hasattr(table, "to_dict") and hasattr(table, "index"):
+        if not all(isinstance(name, str) for name in table.index):
+            raise TypeError(f"table is a {type(table).__name__}: give a data frame, or one row of it")
+        return table.to_dict()
+    return table
 
 
 def _plain(value: Any) -> Any:

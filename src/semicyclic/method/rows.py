@@ -32,6 +32,9 @@ class Encoding(Protocol):
         schedule: None to leave out the blocks, which then need no times.
         """
 
+    def check_same(self, other: "Encoding") -> None:
+        """Raise if rows of another encoding are not what a model with this one was trained on."""
+
 
 class Rows:
     """Examples in order of arrival: features, and optionally labels, times or blocks, and weights.

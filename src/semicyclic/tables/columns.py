@@ -242,14 +242,35 @@ def check_columns(wanted: Iterable[str], present: Sequence[str]) -> None:
             raise ValueError(f"there is no column {name!r}: the columns are {shown}")
 
 
-def check_row_columns(wanted: Collection[str], present: Collection[str]) -> None:
-    """Raise if rows to predict lack columns of the model; name those, and the columns it does not know."""
+def check_column_names(when: Sequence[Any], label: Any) -> None:
+    """Raise unless the time column, or a date and an hour column, and the label are given by their names."""
+    if not all(isinstance(name, str) for name in when):
+        raise ValueError("when= is not the name of a column: give its name, such as 'time', not its values")
+    if len(when) not in (1, 2):
+        raise ValueError(f"when={list(when)!r}: give one column, or two: a date and an hour")
+    if label is not None and not isinstance(label, str):
+        raise ValueError("label= is not the name of a column: give its name, such as 'late', not its values")
+
+
+def check_not_ignored(wanted: Iterable[str | None], ignored: Collection[str]) -> None:
+    """Raise if a column that is needed is one of those to leave out."""
+    for name in wanted:
+        if name in ignored:
+            raise ValueError(f"ignore=[{name!r}, ...]: this column is needed as the time or the label")
+
+
+def check_row_columns(wanted: Collection[str], present: Collection[str], *, row: int | None = None) -> None:
+    """Raise if rows to predict lack columns of the model; name those, and the columns it does not know.
+
+    row: number of the row in a list of dicts; None if all rows have the same columns.
+    """
     missing = [name for name in wanted if name not in present]
     if missing:
         unknown = [name for name in present if name not in wanted]
         rest = f"; columns that the model does not know: {_list_names(unknown)}" if unknown else ""
+        where = "" if row is None else f"row {row}: "
         raise ValueError(
-            f"missing: {_list_names(missing)}, which the model was trained on{rest}. "
+            f"{where}missing: {_list_names(missing)}, which the model was trained on{rest}. "
             "Give None where a value is unknown"
         )
 

@@ -41,6 +41,22 @@ class TableEncoding:
         """Return the JSON value that is stored in model files."""
         return self.about
 
+    def check_same(self, other: Any) -> None:
+        """Raise if rows of another encoding have other features in their columns."""
+        if other is self or not isinstance(other, TableEncoding):
+            return
+        if self._of_columns != other._of_columns:
+            raise ValueError(
+                "the rows have other features than the model was trained on: read them with like=model, or "
+                "give the model the table"
+            )
+
+    @cached_property
+    def _of_columns(self) -> Any:
+        """What determines the feature in every column."""
+        about = {name: value for name, value in self.about.items() if name not in ("names", "columns")}
+        return about, self.about.get("columns", {}).get("kinds")
+
     @cached_property
     def features(self) -> "Features":
         """The mapping from clean rows to sparse rows."""
@@ -77,6 +93,9 @@ class TableEncoding:
             columns = columns.without_time()
         elif columns.when is None:
             raise ValueError("the model was trained on rows without a time column: give block=")
+        if tables.frames.is_records(table) and len(table) > 1:
+            for number, row in enumerate(table):
+                tables.columns.check_row_columns(columns.names, row.keys(), row=number)
         source = tables.frames.TableSource(table)
         tables.columns.check_row_columns(columns.names, source.table.column_names)
         part = next(source.parts(tables.sources.ReadPosition()))

@@ -37,6 +37,8 @@ def to_arrow(table: Any) -> Any:
     """
     if isinstance(table, pa.Table):
         converted = table
+    elif getattr(table, "ndim", 2) == 1 or isinstance(table, str):
+        raise TypeError(f"table is a {type(table).__name__}: give a data frame, or a list of dicts")
     elif hasattr(table, "collect_schema") and hasattr(table, "collect"):
         raise TypeError(f"table is a {type(table).__name__}: give table.collect()")
     elif hasattr(table, "iloc") and hasattr(table, "columns"):
@@ -48,7 +50,7 @@ def to_arrow(table: Any) -> Any:
     else:
         raise TypeError(
             f"table is a {type(table).__name__}: give a data frame of pandas or Polars, an Arrow table, a "
-            "list of dicts, or Rows"
+            "list of dicts, or Rows; for files, those of semicyclic.read"
         )
     converted = _without_views(converted)
     names = converted.column_names
@@ -123,7 +125,10 @@ def _from_pandas(table: Any) -> Any:
         if str(series.dtype) == "object":
             columns[name] = column_of(series.tolist())
         else:
-            columns[name] = combined(pa.Array.from_pandas(series))
+            try:
+                columns[name] = combined(pa.Array.from_pandas(series))
+            except (pa.ArrowException, TypeError) as error:
+                raise TypeError(f"column {name!r} has type {series.dtype}: {error}") from None
     if not columns:
         raise ValueError("the table has no columns")
     return pa.table(columns)
@@ -163,8 +168,11 @@ def _is_missing(cell: Any) -> bool:
 def _convert(values: list[Any]) -> Any:
     """Convert cells of one kind; return None if Arrow cannot."""
     plain = [_plain_value(value) for value in values]
-    if any(isinstance(value, float) for value in plain):
-        plain = [None if value is None else float(value) for value in plain]
+    try:
+        if any(isinstance(value, float) for value in plain):
+            plain = [None if value is None else float(value) for value in plain]
+    except OverflowError:
+        return None
     aware = {value.utcoffset() is not None for value in plain if isinstance(value, datetime)}
     try:
         if aware == {True}:
@@ -197,7 +205,7 @@ def _as_text(cell: Any) -> str | None:
         cell = cell.item()
     if isinstance(cell, int | float):
         return json.dumps(cell)
-    return None if isinstance(cell, list | tuple | dict | np.ndarray | set) else str(cell)
+    return str(cell)
 
 
 @dataclass

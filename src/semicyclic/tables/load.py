@@ -9,13 +9,23 @@ import numpy as np
 
 from semicyclic.method.rows import Rows, with_fields
 from semicyclic.tables.cleaning import START, clean_parts, infer_columns
-from semicyclic.tables.columns import BOOLEAN, CATEGORY, CleanRows, ColumnRequest, Schema
+from semicyclic.tables.columns import (
+    BOOLEAN,
+    CATEGORY,
+    CleanRows,
+    ColumnRequest,
+    Schema,
+    check_column_names,
+    check_not_ignored,
+)
 from semicyclic.tables.encoding import TableEncoding
 from semicyclic.tables.features import Features, learn_scales
 from semicyclic.tables.frames import TableSource, is_table
 from semicyclic.tables.sources import ReadPosition, Source, Sources
 from semicyclic.tables.text_formats import FormatOptions
 from semicyclic.tables.vocabulary import exact_features
+
+FORMATS = "csv", "jsonl", "parquet"
 
 
 def source_of(given: Any, request: ColumnRequest | None, options: FormatOptions) -> Source:
@@ -42,6 +52,8 @@ def source_of(given: Any, request: ColumnRequest | None, options: FormatOptions)
             f"a table is a {type(given).__name__}: give a data frame of pandas or Polars, an Arrow table, a "
             "list of dicts, or paths of files"
         )
+    if options.format not in (None, *FORMATS):
+        raise ValueError(f"format={options.format!r}: choose {', '.join(map(repr, FORMATS))}")
     return Sources([fspath(path) for path in given], options)
 
 
@@ -132,6 +144,8 @@ def read(
         raise ValueError("when= is missing: give the name of the time column")
     else:
         names = (when,) if isinstance(when, str) else tuple(when)
+        check_column_names(names, label)
+        check_not_ignored((*names, label), ignore)
         kinds = tuple(number), tuple(category), tuple(text), tuple(ignore)
         request = ColumnRequest(names, label, zone, when_format, *kinds)
     source = source_of(table, request, FormatOptions(format, encoding, tuple(ignore)))

@@ -67,7 +67,7 @@ class RowEncoder:
                 _, block = schedule.place_one(ticks_of(self.when, cells))
             elif schedule is not None and schedule.blocks == 1:
                 block = 0
-        except (Unusual, KeyError, TypeError, UnicodeError):
+        except (Unusual, KeyError, TypeError, UnicodeError, OverflowError):
             return None
         indptr = np.array([0, len(columns)])
         indices, data = np.array(columns, np.int32), np.array(values, np.float32)
@@ -181,7 +181,7 @@ def _shortest_decimal(number: float) -> float:
 
 
 def _text(cell: Any) -> str | None:
-    if cell is None:
+    if cell is None or (isinstance(cell, float) and isnan(cell)):
         return None
     if type(cell) is str:
         return None if cell in MISSING else cell
@@ -193,7 +193,7 @@ def _text(cell: Any) -> str | None:
 
 
 def _boolean(cell: Any) -> str | None:
-    if cell is None:
+    if cell is None or (isinstance(cell, float) and isnan(cell)):
         return None
     if type(cell) is bool:
         return "true" if cell else "false"

@@ -27,6 +27,8 @@ from semicyclic.types import Array
 
 # Upper bounds that identify the unit of epoch numbers: seconds of this century have ten digits, and so on.
 UNIT_BOUNDS = {"s": 1e11, "ms": 1e14, "us": 1e17, "ns": np.inf}
+# Smaller numbers (before March 1973) are hardly ever epoch seconds: they are hours or dates like 20260131.
+MIN_EPOCH_SECONDS = 1e8
 UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 HOUR = 3600 * SECOND
 
@@ -116,17 +118,23 @@ def infer_time_column(table: Any, columns: tuple[str, ...], zone: str, form: str
         if len(known) and (known == BAD).mean() > 0.5:
             values, _ = numbers(column)
             if np.isfinite(values).any():
-                return TimeColumn(columns, _epoch_unit(values), zone)
+                return TimeColumn(columns, _epoch_unit(values, columns[0]), zone)
     elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return TimeColumn(columns, _epoch_unit(numbers(column)[0]), zone)
+        return TimeColumn(columns, _epoch_unit(numbers(column)[0], columns[0]), zone)
     else:
         kind = _from_typed(column)[1]
     return TimeColumn(columns, "zoned" if (kind == ZONED).sum() > (kind == NAIVE).sum() else "local", zone)
 
 
-def _epoch_unit(values: Array) -> str:
+def _epoch_unit(values: Array, name: str) -> str:
+    """Return the unit of epoch numbers; raise if they are too small to be any."""
     known = np.abs(values[np.isfinite(values)])
-    size = float(np.median(known)) if len(known) else 0.0
+    size = float(np.median(known)) if len(known) else MIN_EPOCH_SECONDS
+    if size < MIN_EPOCH_SECONDS:
+        raise ValueError(
+            f"column {name!r} has numbers around {size:.10g}, too small for seconds since 1970: give a "
+            "column of times, or two, a date and an hour; or when_format=, such as '%Y%m%d'"
+        )
     return next(unit for unit, below in UNIT_BOUNDS.items() if size < below)
 
 

@@ -21,7 +21,7 @@ from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timezones import zone_info
 from semicyclic.store.json_codec import from_json, to_json
 from semicyclic.tables.cleaning import START
-from semicyclic.tables.columns import ColumnRequest
+from semicyclic.tables.columns import ColumnRequest, check_column_names, check_not_ignored
 from semicyclic.tables.watermark import LatePolicy
 from semicyclic.training.learner import AUTO, AutoLearner, ChainLearner, Learner, LoggedAutoLearner
 
@@ -191,13 +191,14 @@ def train_config(
 ) -> TrainConfig:
     """Check the settings of a training run as users write them, and return them as values."""
     time_columns = (when,) if isinstance(when, str) else tuple(when)
-    if len(time_columns) not in (1, 2):
-        raise ValueError(f"when={list(time_columns)!r}: give one column, or two: a date and an hour")
     by_type = {"number": number, "category": category, "text": text, "ignore": ignore}
-    for name, names in by_type.items():
+    check_column_names(time_columns, label)
+    for name, names in (by_type | {"classes": classes}).items():
         if isinstance(names, str):
-            raise ValueError(f"{name}={names!r}: give a list of column names, such as [{names!r}]")
+            of = "classes" if name == "classes" else "column names"
+            raise ValueError(f"{name}={names!r}: give a list of {of}, such as [{names!r}]")
     check_named_once(by_type)
+    check_not_ignored((*time_columns, label), ignore)
     check_batch_size(batch_size)
     check_feature_settings(bins, bits)
     if sample_rows is not None and sample_rows < 1:
@@ -215,6 +216,8 @@ def train_config(
     ):
         if value not in choices:
             raise ValueError(f"{argument}={value!r}: choose {', '.join(map(repr, map(str, choices)))}")
+    step = _storable(specs.parse_step("step_size", step_size))
+    model_read_out = specs.parse_read_out("read_out", read_out)
     if method == AUTO:
         _check_auto_defaults(step_size=step_size, batch_size=batch_size, read_out=read_out)
     return TrainConfig(
@@ -223,7 +226,7 @@ def train_config(
         method=method,
         loss=by_name(loss) if isinstance(loss, str) else loss,
         classes=tuple(map(str, classes)),
-        step=_storable(specs.parse_step("step_size", step_size)),
+        step=step,
         batch_size=batch_size,
         lateness=specs.parse_duration("lateness", lateness),
         late=LatePolicy(late),
@@ -234,7 +237,7 @@ def train_config(
         bins=bins,
         first_pass=first_pass,
         sample_rows=START if sample_rows is None else sample_rows,
-        read_out=specs.parse_read_out("read_out", read_out),
+        read_out=model_read_out,
     )
 
 

@@ -40,7 +40,7 @@ def fit(
     *,
     when: str | Sequence[str] | None = None,
     label: str | None = None,
-    zone: str = "UTC",
+    zone: str | None = None,
     schedule: str | Schedule = "daily:6",
     method: str = AUTO,
     loss: str | Loss | None = None,
@@ -79,8 +79,8 @@ def fit(
         Time column, or a date and an hour column. Leave it out for Rows.
     label : str
         Column to predict. Rows without a label are left out. Leave it out for Rows.
-    zone : str, default "UTC"
-        Time zone of the blocks, and of times without a zone.
+    zone : str, optional
+        Time zone of the blocks, and of times without a zone. By default that of the `Schedule`, or UTC.
     schedule : str or Schedule, default "daily:6"
         Blocks: "daily:6", "weekly:7", "daily:06:00,13:30,22:00" or a `semicyclic.Schedule`.
     method : {"auto", "pluralistic", "separate", "residual", "hedged", "consensus"}, default "auto"
@@ -141,6 +141,8 @@ def fit(
     >>> model.predict({"when": "2026-03-29 18:00", "rain": 1})
     True
     """
+    if zone is None:
+        zone = schedule.zone if isinstance(schedule, Schedule) else "UTC"
     options: dict[str, Any] = {
         "zone": zone, "schedule": schedule, "method": method, "loss": loss, "classes": classes,
         "step_size": step_size, "batch_size": batch_size, "read_out": read_out, "label_delay": label_delay,
@@ -168,6 +170,12 @@ def fit_source(config: TrainConfig, source: Source) -> Pluralistic:
     """Train on all rows of a source, and return the model."""
     started = reported = time.monotonic()
     reading, parts = open_reader(config, source, lambda stage: logger.info("fit: %s", stage))
+    unused = {name: why for name, why in reading.columns.ignored.items() if why != "as asked"}
+    if unused:
+        logger.warning(
+            "columns that are not used: %s; leave them out by ignore=",
+            ", ".join(f"{name!r} ({why})" for name, why in unused.items()),
+        )
     learner = config.learner(reading.features.width, reading.labels.loss)
     names, rows = FeatureNames.of(reading.features), 0
     reader = Reader(config, source.name, reading, names)
@@ -187,7 +195,12 @@ def fit_source(config: TrainConfig, source: Source) -> Pluralistic:
     if not learner.has_learned:
         raise ValueError(NO_MODEL)
     logger.info(
-        "fit: done, %d rows, loss %.4f, %.1f s", rows, learner.mean_loss(), time.monotonic() - started
+        "fit: done, %d rows (%d without a label and %d that cannot be read were left out), loss %.4f, %.1f s",
+        rows,
+        reader.state.counts.unlabelled,
+        reader.state.counts.refused,
+        learner.mean_loss(),
+        time.monotonic() - started,
     )
     return model_of(config, replace(reader.state, names_known=len(names.names)), learner, names)
 
