@@ -68,7 +68,7 @@ def parse_size(name: str, text: str | int) -> int:
 
 
 def parse_schedule(name: str, text: str | Schedule, zone: str) -> Schedule:
-    """Parse daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00 or every:90min:3."""
+    """Parse daily:6, daily:6,13:30,22, weekly:7, weekly:Mon 08:00,Sat 08:00, yearly:12 or every:90min:3."""
     if isinstance(text, Schedule):
         return text
     if not isinstance(text, str):
@@ -78,13 +78,17 @@ def parse_schedule(name: str, text: str | Schedule, zone: str) -> Schedule:
         if period_name in ("daily", "weekly"):
             make = Schedule.daily if period_name == "daily" else Schedule.weekly
             return make(**_blocks(rest), zone=zone)
+        if period_name == "yearly" and rest.isdecimal():
+            return Schedule.yearly(int(rest), zone=zone)
         if period_name == "every":
             period, _, rest = rest.partition(":")
             ticks = parse_duration("period", period)
             return Schedule.every(timedelta(microseconds=ticks), **_blocks(rest), zone=zone)
     except ValueError as error:
         raise ValueError(f"{name}={text!r}: {error}") from None
-    raise ValueError(f"{name}={text!r}: write daily:6, weekly:7, daily:06:00,13:30,22:00 or every:90min:3")
+    raise ValueError(
+        f"{name}={text!r}: write daily:6, weekly:7, daily:06:00,13:30,22:00, yearly:12 or every:90min:3"
+    )
 
 
 def read_out_help() -> str:

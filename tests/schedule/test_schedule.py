@@ -18,6 +18,7 @@ from semicyclic.schedule import timezones as zones
 from semicyclic.schedule.block_edges import DAY, Edge
 from semicyclic.schedule.numbered import Numbered, as_schedule
 from semicyclic.schedule.schedule import MANY
+from semicyclic.specs import parse_schedule
 
 Schedule = sc.Schedule
 ZONES = [
@@ -388,3 +389,18 @@ def test_numbered_blocks_are_a_schedule_without_times() -> None:
     for wrong in (0, -1, True, 2.0, "daily", None):
         with pytest.raises(ValueError, match="give a Schedule, or the number of blocks"):
             as_schedule(wrong)  # type: ignore[arg-type]
+
+
+def test_a_year_has_blocks_that_begin_as_in_a_calendar() -> None:
+    """Within two days, over leap years; the middle of a month is in its block."""
+    months = sc.Schedule.yearly()
+    assert months.labels[:3] == ("from 1 Jan", "from 31 Jan", "from 2 Mar")
+    for year in range(1901, 2200):
+        days = [datetime(year, month, 16, tzinfo=UTC) for month in range(1, 13)]
+        found = months.locate(days)
+        assert found.block.tolist() == list(range(12))
+        assert (found.cycle == year - 2001).all()
+    with pytest.raises(ValueError, match="a year has 1 to 365 blocks"):
+        sc.Schedule.yearly(366)
+    assert parse_schedule("schedule", "yearly:4", "Asia/Tokyo") == sc.Schedule.yearly(4, zone="Asia/Tokyo")
+    assert len(set(sc.Schedule.yearly(365).labels)) == 365

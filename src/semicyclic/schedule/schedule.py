@@ -22,6 +22,10 @@ from semicyclic.types import Array
 
 # 1970-01-01 was a Thursday: weeks start on the Monday before.
 MONDAY = -3 * DAY
+# The mean year of the calendar, and the beginning of 2001 in microseconds since 1970.
+YEAR = 3652425 * DAY // 10_000
+FIRST_YEAR = 11_323 * DAY
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # Below this many rows NumPy answers sooner than Numba loads.
 MANY = 1 << 16
 
@@ -37,7 +41,7 @@ class Located(NamedTuple):
 class Schedule:
     """A period of wall time cut into blocks without overlaps or gaps.
 
-    Create one with `daily`, `weekly` or `every`.
+    Create one with `daily`, `weekly`, `yearly` or `every`.
 
     Parameters
     ----------
@@ -72,7 +76,7 @@ class Schedule:
             raise ValueError("a block must start within the period")
 
     def __repr__(self) -> str:
-        names = {DAY: "a day", 7 * DAY: "a week"}
+        names = {DAY: "a day", 7 * DAY: "a week", YEAR: "a year"}
         period = names.get(self.period, f"every {timedelta(microseconds=self.period)}")
         shown = ", ".join(self.labels[:3]) + (", ..." if self.blocks > 3 else "")
         plural = "blocks" if self.blocks > 1 else "block"
@@ -115,6 +119,38 @@ class Schedule:
         Schedule
         """
         return Schedule(7 * DAY, *build(7 * DAY, blocks, edges), zone, MONDAY)
+
+    @staticmethod
+    def yearly(blocks: int = 12, *, zone: str = "UTC") -> "Schedule":
+        """Cut the year into equal blocks, from 1 January.
+
+        A year has 365.2425 days here, the mean of the calendar, so that a block begins up to two days earlier
+        or later than in a calendar.
+
+        Parameters
+        ----------
+        blocks : int, default 12
+            Number of blocks, up to 365.
+        zone : str
+            IANA time zone.
+
+        Returns
+        -------
+        Schedule
+
+        Examples
+        --------
+        >>> import semicyclic as sc
+        >>> sc.Schedule.yearly(4).labels
+        ('from 1 Jan', 'from 2 Apr', 'from 2 Jul', 'from 1 Oct')
+        """
+        if isinstance(blocks, bool) or blocks != int(blocks) or not 1 <= blocks <= 365:
+            raise ValueError(f"blocks={blocks!r}: a year has 1 to 365 blocks")
+        starts = [number * YEAR // int(blocks) for number in range(int(blocks))]
+        first = EPOCH.replace(tzinfo=None) + timedelta(microseconds=FIRST_YEAR)
+        days = [first + timedelta(microseconds=start) for start in starts]
+        labels = tuple(f"from {day.day} {MONTHS[day.month - 1]}" for day in days)
+        return Schedule(YEAR, tuple(starts), labels, zone, FIRST_YEAR)
 
     @staticmethod
     def every(
@@ -190,7 +226,7 @@ class Schedule:
         -------
         Located
         """
-        starts, owner = (np.array(column) for column in self._sorted_starts)
+        starts, owner = (np.array(column) for column in self.sorted_starts)
         if len(ticks) >= MANY:
             table = changes(self.zone, int(ticks.min()), int(ticks.max()))
             width = self.period // self.blocks
@@ -211,13 +247,13 @@ class Schedule:
         -------
         (int, int)
         """
-        starts, owner = self._sorted_starts
+        starts, owner = self.sorted_starts
         wall = ticks + offset_at(self.zone, ticks) - self.origin
         cycle, rest = divmod(wall, self.period)
         return cycle, owner[bisect_right(starts, rest) - 1]
 
     @cached_property
-    def _sorted_starts(self) -> tuple[list[int], list[int]]:
+    def sorted_starts(self) -> tuple[list[int], list[int]]:
         """Starts in order of time, the first at 0, and the block that begins at each."""
         pairs = sorted((start, block) for block, start in enumerate(self.starts))
         if pairs[0][0] != 0:
