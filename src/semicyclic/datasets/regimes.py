@@ -12,6 +12,13 @@ drift        w rotates slowly from day to day, independent of the time of day
 smooth       w is a smooth wave over the day
 weekly       w differs between weekdays and weekend, but not within the day
 mixed        a drifting common w, a difference for each hour, and label skew by time of day and on weekends
+
+In two more regimes, rows close in time depend on each other beyond what a schedule explains. They share a
+state that changes at random: four fifths of the variance of their features, and a bias which is part of the
+true log odds:
+
+minutes      one day; the state changes every minute, with a correlation of 1/e after 20 minutes
+fortnight    two weeks, w and b follow the time of day; the state changes every hour, 1/e after 6 hours
 """
 
 from typing import NamedTuple
@@ -26,6 +33,10 @@ from semicyclic.types import Array
 NAMES = (
     "none", "label_skew", "opposite", "orthogonal", "one_odd", "drift", "smooth", "weekly", "mixed",
 )  # fmt: skip
+# Regimes whose rows depend on each other.
+DEPENDENT = ("minutes", "fortnight")
+# Of these: days, length of a state in microseconds, and after how many states the correlation is 1/e.
+STATES = {"minutes": (1, 60_000_000, 20.0), "fortnight": (14, 3_600_000_000, 6.0)}
 # Monday, 20 November 2023, 00:00 UTC, in microseconds since 1970.
 START_TICKS = 1_700_438_400_000_000
 
@@ -37,11 +48,19 @@ class RegimeStream(NamedTuple):
     score: Array
 
 
-def stream(regime: str, seed: int, *, rows: int = 30_000, days: int = 56, columns: int = 10) -> RegimeStream:
-    """Generate a stream of the regime; `columns` is the number of features."""
-    if regime not in NAMES:
-        raise ValueError(f"regime={regime!r}: choose one of {', '.join(NAMES)}")
-    rng = np.random.default_rng(np.random.SeedSequence([seed, NAMES.index(regime)]))
+def stream(
+    regime: str, seed: int, *, rows: int = 30_000, days: int | None = None, columns: int = 10
+) -> RegimeStream:
+    """Generate a stream of the regime; `columns` is the number of features.
+
+    days: 56 by default, for dependent rows as many as the regime has.
+    """
+    names = NAMES + DEPENDENT
+    if regime not in names:
+        raise ValueError(f"regime={regime!r}: choose one of {', '.join(names)}")
+    if days is None:
+        days = STATES[regime][0] if regime in STATES else 56
+    rng = np.random.default_rng(np.random.SeedSequence([seed, names.index(regime)]))
     when = np.sort(rng.integers(0, days * DAY, rows))
     X = rng.normal(size=(rows, columns))
     day, within = np.divmod(when, DAY)
@@ -74,9 +93,27 @@ def stream(regime: str, seed: int, *, rows: int = 30_000, days: int = 56, column
         angle = (2 * np.pi * day / 80)[:, None]
         row_weights = np.cos(angle) * w + np.sin(angle) * other + hourly[within * 24 // DAY]
         bias = np.sin(2 * np.pi * phase) + 0.7 * (day % 7 >= 5)
+    elif regime in STATES:
+        _, length, memory = STATES[regime]
+        if regime == "fortnight":
+            angle = (2 * np.pi * phase)[:, None]
+            row_weights = w + 0.5 * np.sin(angle) * other
+            bias = np.sin(2 * np.pi * phase)
+        state = _states(rng, days * DAY // length, columns + 1, memory)[when // length]
+        X = np.sqrt(0.2) * X + np.sqrt(0.8) * state[:, 1:]
+        bias = bias + state[:, 0]
     score = (X * row_weights).sum(axis=1) + bias
     label = rng.random(rows) < sigmoid(score)
     return RegimeStream(Rows(X, label, when=(when + START_TICKS) / 1e6), score)
+
+
+def _states(rng: np.random.Generator, count: int, width: int, memory: float) -> Array:
+    """Return `count` states of variance one, each correlated with the one before by exp(-1 / memory)."""
+    keep = np.exp(-1 / memory)
+    states = rng.normal(size=(count, width))
+    for at in range(1, count):
+        states[at] = keep * states[at - 1] + np.sqrt(1 - keep**2) * states[at]
+    return states
 
 
 def _unit_vector(rng: np.random.Generator, columns: int) -> Array:
