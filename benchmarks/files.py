@@ -169,7 +169,7 @@ def auto() -> list[Figure]:
     for _ in range(2):
         one = timed("one chain", lambda: _train([path]))
         all_candidates = timed("auto", lambda: _train([path], job=auto_job))
-    count = auto_job.portfolio(1 << 12, by_name("logistic")).candidate_set.size
+    count = auto_job.portfolio(1 << 12, 1 << 7, by_name("logistic")).candidate_set.size
     return [
         at_most("auto / one chain", all_candidates / one, 6.0),
         at_least("candidates", count, 40),

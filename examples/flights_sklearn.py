@@ -90,7 +90,7 @@ class OnePerHour:
 # Flights start at 5:00; the few that leave after midnight belong to the last block.
 hours_of_day = Schedule.daily(edges=list(range(5, 24)), zone="America/New_York")
 # Each model is used for a month, so it trains on rows shuffled within their hours and averages all iterates.
-# The default, method="auto", optimizes for the next day and is meant to be retrained every night.
+# The default, method="auto", follows the last weeks and is meant to be fitted again every week.
 hourly = SemiCyclicClassifier(time_column=-1, schedule=hours_of_day, method="hedged", random_state=0)
 models = {
     "one SGDClassifier": make_pipeline(preprocessor(), sgd()),

@@ -20,8 +20,8 @@ def defaults(function: Any) -> dict[str, Any]:
 def test_the_table_of_defaults_is_right() -> None:
     """docs/tables.md, the same model everywhere: defaults of `train`, `sc.fit` and the estimators."""
     text = (ROOT / "docs" / "tables.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`?[\w ]+`?) \| (.*) \| (.*) \| ?(.*?) ?\|$", text, flags=re.MULTILINE)
-    names = {"read-out": "read_out", "step size": "step_size"}
+    rows = re.findall(r"^\| (`?[\w `]+`?) \| (.*) \| (.*) \| ?(.*?) ?\|$", text, flags=re.MULTILINE)
+    names = {"read-out": "read_out", "step size": "step_size", "`horizon` of `auto`": "horizon"}
     estimator = defaults(sc.SemiCyclicClassifier) | {"read_out": defaults(sc.SemiCyclicClassifier)["average"]}
     compared = []
     columns = defaults(train)["columns"]
@@ -34,9 +34,9 @@ def test_the_table_of_defaults_is_right() -> None:
                 assert ast.literal_eval(stated[1]) == known[name], (title, cell)
                 compared.append((name, cell))
         assert name not in estimator or name == "shuffle_within_blocks" or cells[2], title
-    assert len(compared) >= 23
+    assert len(compared) >= 26
     assert estimator["shuffle_within_blocks"] is True
     # No other shared setting has different defaults.
     shared = (defaults(train) | {"zone": "UTC"}).keys() & defaults(sc.fit).keys()
     different = {name for name in shared if of_train[name] != defaults(sc.fit)[name]}
-    assert different == {"first_pass", "zone"}
+    assert different == {"first_pass", "horizon", "zone"}

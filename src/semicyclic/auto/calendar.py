@@ -1,7 +1,8 @@
 """`Calendar`: the hours, weekdays and coarser blocks that the blocks of a schedule belong to.
 
-A daily rhythm may hide a weekly one. Therefore a daily schedule is refined to blocks of a week, cut at every
-midnight. A block of the day is then a group of these finer blocks, and so is a weekday.
+A rhythm may have another length than the schedule says. Therefore a daily or weekly schedule is refined to
+blocks of a week, cut at every hour. A block of the schedule, an hour of the day and a weekday are then groups
+of these finest blocks.
 """
 
 from dataclasses import dataclass
@@ -16,8 +17,8 @@ from semicyclic.types import Array
 
 WEEK = 7 * DAY
 WEEKDAYS = tuple(day.capitalize() for day in block_edges.WEEKDAYS)
-# Schedules with fewer slots get no coarse slots; otherwise a coarse slot joins about four slots.
-MIN_SLOTS_FOR_COARSE, SLOTS_PER_COARSE = 8, 4
+# Schedules with fewer blocks get no coarse blocks; otherwise a coarse block joins about four of them.
+MIN_BLOCKS_FOR_COARSE, BLOCKS_PER_COARSE = 8, 4
 # Schedules with more blocks are reduced to this many groups of neighboring blocks.
 MAX_SLOTS = 168
 # In microseconds, as DAY and WEEK.
@@ -30,9 +31,12 @@ class Calendar:
 
     schedule: the user's schedule. model: the schedule of the exported model.
     fine, block: [blocks of `model`] the finest block, and the block of the user's schedule.
-    slot: [finest blocks] position in the day (or in the user's cycle, if that is not a day or a week).
-    weekday: [finest blocks] 0 to 6, or None. coarse: [finest blocks] about a quarter as many slots, or None.
-    middle: [slots] middle of each slot as a fraction of its cycle. labels: [slots] names of the slots.
+    slot: [finest blocks] the group that has mixture weights of its own: the block of the user's schedule, or
+        in a weekly schedule its time of day.
+    time: [finest blocks] position in the day at the finest resolution, or in the user's cycle, if that is
+        neither a day nor a week. weekday: [finest blocks] 0 to 6, or None.
+    coarse: [finest blocks] group of about four neighboring times, or None.
+    middle: [times] middle of each time as a fraction of its cycle. labels: [slots] names of the slots.
     """
 
     schedule: AnySchedule
@@ -40,6 +44,7 @@ class Calendar:
     fine: Array
     block: Array
     slot: Array
+    time: Array
     weekday: Array | None
     coarse: Array | None
     middle: Array
@@ -60,34 +65,32 @@ class Calendar:
         """Number of slots."""
         return int(self.slot.max()) + 1
 
+    @property
+    def times(self) -> int:
+        """Number of times of day, or positions in the cycle."""
+        return int(self.time.max()) + 1
+
     def place(self, ticks: Array) -> Array:
         """Return the finest block of each instant, in microseconds since 1970 UTC."""
         assert isinstance(self.model, Schedule)
         return np.asarray(self.fine[self.model.place(ticks).block])
 
-    @property
-    def once_a_day(self) -> bool:
-        """True if a slot never recurs on the same day once left, even when clocks are set back."""
-        schedule = self.schedule
-        if isinstance(schedule, Numbered) or schedule.period % DAY or 0 not in schedule.starts:
-            return False
-        width, rest = divmod(schedule.period, schedule.blocks)
-        if rest or width % HOUR:
-            return False
-        return set(schedule.starts) == set(range(0, schedule.period, width))
+    def first_of(self, block: Array) -> Array:
+        """Return the first finest block in each block of the user's schedule, for rows without times."""
+        _, first = np.unique(self.block, return_index=True)
+        return np.asarray(self.fine[first[block]])
 
 
 def calendar_of(schedule: AnySchedule | int, *, weekly: bool = True) -> Calendar:
     """Return the calendar of a schedule.
 
-    weekly: distinguish weekdays in a daily schedule, and hours in a weekly one.
+    weekly: distinguish hours and weekdays in a daily or weekly schedule.
     """
     schedule = as_schedule(schedule)
     if isinstance(schedule, Schedule) and weekly and schedule.blocks <= MAX_SLOTS:
-        if schedule.period == DAY and schedule.origin % DAY == 0:
-            return _calendar_of_days(schedule)
-        if schedule.period == WEEK and schedule.origin % WEEK == MONDAY % WEEK:
-            return _calendar_of_weeks(schedule)
+        daily = schedule.period == DAY and schedule.origin % DAY == 0
+        if daily or (schedule.period == WEEK and schedule.origin % WEEK == MONDAY % WEEK):
+            return _calendar_of_hours(schedule)
     return _calendar_of_blocks(schedule)
 
 
@@ -101,50 +104,38 @@ def _calendar_of_blocks(schedule: AnySchedule) -> Calendar:
         order = np.argsort(np.argsort(schedule.starts))
     block = np.arange(count)
     if count <= MAX_SLOTS:
-        return Calendar(schedule, schedule, block, block, block, None, _coarse_slots(block), middle, labels)
+        return Calendar(schedule, schedule, block, block, block, block, None, _coarse(block), middle, labels)
     fine = order * MAX_SLOTS // count
     slot = np.arange(MAX_SLOTS)
     first = np.array([int(np.flatnonzero(fine == number)[0]) for number in slot])
     middle = np.array([middle[fine == number].mean() for number in slot])
     names = tuple(f"from {labels[number]}" for number in first)
-    return Calendar(schedule, schedule, fine, block, slot, None, _coarse_slots(slot), middle, names)
+    return Calendar(schedule, schedule, fine, block, slot, slot, None, _coarse(slot), middle, names)
 
 
-def _calendar_of_days(schedule: Schedule) -> Calendar:
-    """Return the calendar of a daily schedule: its blocks on each of the seven weekdays."""
-    order = np.argsort(schedule.starts)
-    starts = np.array(schedule.starts)[order]
-    owner = order
-    if starts[0] != 0:  # the last block of a day extends past midnight
-        starts, owner = np.r_[0, starts], np.r_[order[-1], order]
-    labels = [schedule.labels[index] for index in owner]
-    if len(set(labels)) < len(labels):
-        labels[0] += " (after midnight)"
+def _calendar_of_hours(schedule: Schedule) -> Calendar:
+    """Return the calendar of a daily or weekly schedule: the hours of the week, cut further at its edges."""
+    hours = {hour * HOUR for hour in range(24)}
+    times = np.array(sorted(hours | {start % DAY for start in schedule.starts}))
+    starts = (np.arange(7)[:, None] * DAY + times).ravel()
+    weekday, time = np.divmod(np.arange(len(starts)), len(times))
+    edges, owner = (np.array(column) for column in schedule.sorted_starts)
+    block = owner[np.searchsorted(edges, starts % schedule.period, side="right") - 1]
     model = Schedule(
         WEEK,
-        tuple(int(day * DAY + start) for day in range(7) for start in starts),
-        tuple(f"{day} {label}" for day in WEEKDAYS for label in labels),
+        tuple(starts.tolist()),
+        tuple(f"{day} {_clock_label(int(start))}" for day in WEEKDAYS for start in times),
         schedule.zone,
         MONDAY,
     )
-    block = np.tile(owner, 7)
-    weekday = np.repeat(np.arange(7), len(starts))
-    middle, coarse = _block_middles(schedule), _coarse_slots(block)
+    slot, labels = block, schedule.labels
+    if schedule.period == WEEK and set((np.arange(7) * DAY).tolist()) <= set(schedule.starts):
+        within = np.unique(np.array(schedule.starts) % DAY)
+        slot = np.searchsorted(within, times[time], side="right") - 1
+        labels = tuple(_clock_label(int(start)) for start in within)
+    middle = (times + np.diff(np.r_[times, DAY]) / 2) / DAY
     fine = np.arange(model.blocks)
-    return Calendar(schedule, model, fine, block, block, weekday, coarse, middle, schedule.labels)
-
-
-def _calendar_of_weeks(schedule: Schedule) -> Calendar:
-    """Return the calendar of a weekly schedule, with times of day as slots if it is cut at every midnight."""
-    starts = np.array(schedule.starts)
-    block = np.arange(schedule.blocks)
-    if not set((np.arange(7) * DAY).tolist()) <= set(schedule.starts):
-        return _calendar_of_blocks(schedule)
-    weekday, within = np.divmod(starts, DAY)
-    hours, slot = np.unique(within, return_inverse=True)
-    middle = (hours + np.diff(np.r_[hours, DAY]) / 2) / DAY
-    labels = tuple(_clock_label(int(hour)) for hour in hours)
-    return Calendar(schedule, schedule, block, block, slot, weekday, _coarse_slots(slot), middle, labels)
+    return Calendar(schedule, model, fine, block, slot, time, weekday, _coarse(time), middle, labels)
 
 
 def _clock_label(ticks: int) -> str:
@@ -153,12 +144,12 @@ def _clock_label(ticks: int) -> str:
     return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
-def _coarse_slots(slot: Array) -> Array | None:
-    """Return the coarse slot of each slot, with about four neighboring slots in one; None if too few."""
-    count = int(slot.max()) + 1
-    if count < MIN_SLOTS_FOR_COARSE:
+def _coarse(time: Array) -> Array | None:
+    """Return the coarse block of each position, with about four neighbors in one; None if too few."""
+    count = int(time.max()) + 1
+    if count < MIN_BLOCKS_FOR_COARSE:
         return None
-    return np.asarray(slot * (count // SLOTS_PER_COARSE) // count)
+    return np.asarray(time * (count // BLOCKS_PER_COARSE) // count)
 
 
 def _block_middles(schedule: Schedule) -> Array:

@@ -7,9 +7,7 @@ import numpy as np
 from semicyclic.types import Array
 
 # Step sizes per chain (half constant, half AdaGrad), step sizes of each sort, and read-outs per group.
-LANES, STEPS, READ_OUTS = 8, 4, 5
-# Index in `CandidateState.total_weight` of the restarted mean that becomes the next tail.
-FRESH = 4
+LANES, STEPS, READ_OUTS = 8, 4, 3
 
 
 class RowWindow(NamedTuple):
@@ -42,12 +40,10 @@ class CandidateState(NamedTuple):
 
     vectors: [V, D, C, 8] current weights.
     squares: [V, D, C, 4] sums of squared gradients of the AdaGrad lanes.
-    frozen: [G, D, C, 5, 8] read-outs by group. fresh: [G, D, C, 8] restarted mean that becomes the next tail.
-    total_weight: [G, 5] total weight of mean, tail, fading mean, last cycle and fresh.
+    frozen: [G, D, C, 3, 8] read-outs by group. total_weight: [G, 3] their total weights.
     seen: [G, 2] latest cycle, and number of cycles.
     lag: [kinds of chains, D, C, 8] weighted steps of the open visit, from which its mean iterate is computed.
-    early, early_frozen, early_seen: `vectors`, `frozen` and `seen` at the last freeze time; the latter two
-        only for groups that may change between a freeze time and the rows it applies to.
+    early, early_frozen, early_seen: `vectors`, `frozen` and `seen` at the last freeze time.
     position: [6] finest block and cycle of the open visit (-1 if none), number of rows trained on, last
         freeze time, finest block and cycle of the last predicted row.
     mass: [3] weight of the open visit, number of rows whose norm was measured, their mean squared norm.
@@ -56,7 +52,6 @@ class CandidateState(NamedTuple):
     vectors: Array
     squares: Array
     frozen: Array
-    fresh: Array
     total_weight: Array
     seen: Array
     lag: Array
@@ -67,8 +62,8 @@ class CandidateState(NamedTuple):
     mass: Array
 
 
-def new_candidate_state(tables: Any, columns: int, outputs: int, snapshots: int) -> CandidateState:
-    """Return the state of untrained chains. snapshots: number of groups kept also as of the freeze time."""
+def new_candidate_state(tables: Any, columns: int, outputs: int) -> CandidateState:
+    """Return the state of untrained chains."""
     V, G, kinds = tables.vectors, tables.groups, len(tables.active)
 
     def zeros(*shape: int) -> Array:
@@ -78,13 +73,12 @@ def new_candidate_state(tables: Any, columns: int, outputs: int, snapshots: int)
         zeros(V, columns, outputs, LANES),
         zeros(V, columns, outputs, STEPS),
         zeros(G, columns, outputs, READ_OUTS, LANES),
-        zeros(G, columns, outputs, LANES),
-        np.zeros((G, 5)),
+        np.zeros((G, READ_OUTS)),
         np.zeros((G, 2), np.int64),
         zeros(kinds, columns, outputs, LANES),
         zeros(V, columns, outputs, LANES),
-        zeros(snapshots, columns, outputs, READ_OUTS, LANES),
-        np.zeros((snapshots, 2), np.int64),
+        zeros(G, columns, outputs, READ_OUTS, LANES),
+        np.zeros((G, 2), np.int64),
         np.array([-1, -1, 0, -(2**62), -1, -1]),
         np.zeros(3),
     )

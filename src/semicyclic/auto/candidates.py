@@ -19,19 +19,27 @@ STEP_SHARES = (0.01, 0.05, 0.2, 0.8)
 ADAGRAD_RATES = (0.05, 0.2, 0.6, 2.0)
 LANES = len(STEP_SHARES) + len(ADAGRAD_RATES)
 # Read-outs; they do not change during a visit.
-MEAN, TAIL, FADING, CYCLE, LAST = range(5)
-READ_OUT_NAMES = ("mean", "tail", "fading", "last cycle", "last")
+MEAN, FADING, CYCLE = range(3)
+READ_OUT_NAMES = ("mean", "fading", "last cycle")
 # The weight of a cycle in the fading mean halves every 7 cycles.
 HALF_LIFE_CYCLES = 7.0
 FOURIER_HARMONICS = 2
-# Running time per active vector of a chain, relative to one group's five read-outs.
-ACTIVE_VECTOR_COST = 1.5
-# Kinds of chains to drop if memory is short, from the last to the first.
-DROPPABLE_KINDS = ("separate", "separate, fewer blocks", "fourier", "residual of the week")
-# Kinds of chains are dropped until memory suffices for this many columns.
-MIN_COLUMNS = 1 << 12
-# With fewer slots, a Fourier basis is no more expressive than a residual.
-MIN_SLOTS_FOR_FOURIER = 6
+# Running time per active vector of a chain, relative to one group's read-outs.
+ACTIVE_VECTOR_COST = 2.5
+# Names of what to drop if memory is short, from the last to the first: kinds of chains and of read-outs.
+DROPPABLE = (
+    "single, by time of day",
+    "separate",
+    "separate, coarse blocks",
+    "fourier",
+    "single, by weekday",
+    "single, by coarse block",
+    "residual of the week",
+    "single, by hour of the week",
+)
+# With fewer times, a Fourier basis is no more expressive than a residual.
+MIN_TIMES_FOR_FOURIER = 6
+MARKED = "block as a feature"
 
 
 class ChainKind(NamedTuple):
@@ -89,45 +97,40 @@ class CandidateSet:
         return (*live, *frozen)
 
     @cached_property
+    def blocks(self) -> Array:
+        """[size] Number of blocks that each candidate distinguishes, not counting smooth waves and marks."""
+        live = [len(np.unique(kind.basis.active, axis=0)) for kind in self.kinds]
+        read = [max(live[each.kind], int(each.group.max()) + 1) for each in self.readings]
+        counts = np.r_[np.repeat(live, LANES), np.repeat(read, LANES * len(READ_OUT_NAMES))]
+        return np.asarray(counts)
+
+    @cached_property
     def marks(self) -> int:
-        """Number of indicator columns for slots and weekdays."""
-        return self.calendar.slots + (7 if self.calendar.weekday is not None else 0)
+        """Number of indicator columns for times of day and weekdays."""
+        return self.calendar.times + (7 if self.calendar.weekday is not None else 0)
 
     @cached_property
     def groups(self) -> int:
         """Number of groups of blocks, over all readings."""
         return sum(int(reading.group.max()) + 1 for reading in self.readings)
 
-    @cached_property
-    def shared_groups(self) -> int:
-        """Number of groups that span several slots; these precede the others."""
-        count = 0
-        for reading in self.readings:
-            if len(np.unique(reading.group)) == self.calendar.slots > 1:
-                break
-            count += int(reading.group.max()) + 1
-        return count
-
     def column_bytes(self, outputs: int) -> int:
         """Bytes of memory per column, including the copy of the state at the last freeze time."""
         vectors = sum(kind.basis.vectors for kind in self.kinds)
-        per_group = 2 * len(READ_OUT_NAMES) + 1
-        numbers = LANES * (vectors * 2.5 + len(self.kinds)) + self.groups * LANES * per_group
+        read_outs = 2 * self.groups * len(READ_OUT_NAMES)
+        numbers = LANES * (vectors * 2.5 + len(self.kinds) + read_outs)
         return round(4 * outputs * numbers)
 
-    def lighter(self) -> "CandidateSet | None":
-        """Return the set without the last droppable kind of chain, or None if none can be dropped."""
-        droppable = [kind for kind in self.kinds if kind.name in DROPPABLE_KINDS]
-        if not droppable:
-            return None
-        kinds = tuple(kind for kind in self.kinds if kind is not droppable[-1])
-        kept = {id(kind): number for number, kind in enumerate(kinds)}
-        readings = tuple(
-            reading._replace(kind=kept[id(self.kinds[reading.kind])])
+    def without(self, name: str) -> "CandidateSet":
+        """Return the set without the kinds of chains and of read-outs of this name."""
+        kinds = [kind for kind in self.kinds if kind.name != name]
+        number = {kind.name: index for index, kind in enumerate(kinds)}
+        readings = [
+            reading._replace(kind=number[self.kinds[reading.kind].name])
             for reading in self.readings
-            if id(self.kinds[reading.kind]) in kept
-        )
-        return CandidateSet(self.calendar, kinds, readings)
+            if reading.name != name and self.kinds[reading.kind].name in number
+        ]
+        return CandidateSet(self.calendar, tuple(kinds), tuple(readings))
 
     def split(self, parts: int) -> list["CandidateSet"]:
         """Split the candidates into at most `parts` sets of similar running time."""
@@ -166,14 +169,14 @@ class CandidateSet:
             used += kind.basis.vectors
         marked = np.array([kind.marked for kind in self.kinds])
         bare = np.array([kind.bare for kind in self.kinds])
-        mark = np.stack([self.calendar.slot, self.calendar.slot], axis=1)
+        mark = np.stack([self.calendar.time, self.calendar.time], axis=1)
         if self.calendar.weekday is not None:
-            mark[:, 1] = self.calendar.slots + self.calendar.weekday
+            mark[:, 1] = self.calendar.times + self.calendar.weekday
         group, groups = np.zeros((len(self.readings), fine), np.int64), 0
         for number, reading in enumerate(self.readings):
             group[number] = groups + reading.group
             groups += int(reading.group.max()) + 1
-        of = np.array([reading.kind for reading in self.readings])
+        of = np.array([reading.kind for reading in self.readings], np.int64)
         weekly = self.calendar.weekday is not None
         return CandidateTables(active, share, marked, bare, mark[:, : 1 + weekly], of, group, used, groups)
 
@@ -200,51 +203,69 @@ class CandidateTables(NamedTuple):
 
 def candidate_set_of(calendar: Calendar, *, intercept: bool = True) -> CandidateSet:
     """Return the candidates for a calendar. Without an intercept, blocks have no intercepts either."""
-    fine, slot, weekday, coarse = calendar.size, calendar.slot, calendar.weekday, calendar.coarse
-    one = basis.single(fine)
+    size, slot, time, weekday = calendar.size, calendar.slot, calendar.time, calendar.weekday
+    one = basis.single(size)
+    marked = intercept and size > 1
     kinds = [ChainKind("single", one)]
-    many, weekly = calendar.slots > 1, weekday is not None
-    marked = intercept and (many or weekly)
     if marked:
-        kinds.append(ChainKind("block as a feature", one, marked=True))
+        kinds.append(ChainKind(MARKED, one, marked=True))
     if intercept:
         kinds.append(ChainKind("rate of labels", one, marked=marked, bare=True))
-    if many:
+    if calendar.slots > 1:
         kinds.append(ChainKind("separate", _separate_basis(slot)))
-        kinds.append(ChainKind("residual", basis.residual(fine, slot)))
-    if coarse is not None:
-        kinds.append(ChainKind("separate, fewer blocks", _separate_basis(coarse)))
-    if calendar.slots >= MIN_SLOTS_FOR_FOURIER:
-        waves = basis.fourier(calendar.slots, FOURIER_HARMONICS, calendar.middle)
-        kinds.append(
-            ChainKind(
-                "fourier",
-                basis.Basis(waves.active[slot], waves.coefficient[slot], waves.chain[slot]),
-                marked=marked,
-            )
-        )
+        kinds.append(ChainKind("residual", basis.residual(size, slot)))
+    coarse = calendar.coarse
+    if coarse is not None and not _same_partition(coarse, slot):
+        kinds.append(ChainKind("separate, coarse blocks", _separate_basis(coarse)))
+    if calendar.times >= MIN_TIMES_FOR_FOURIER:
+        waves = basis.fourier(calendar.times, FOURIER_HARMONICS, calendar.middle)
+        by_time = basis.Basis(waves.active[time], waves.coefficient[time], waves.chain[time])
+        kinds.append(ChainKind("fourier", by_time, marked=marked))
     if weekday is not None:
-        groups = [slot, weekday] if many else [weekday]
-        kinds.append(ChainKind("residual with weekday", basis.residual(fine, *groups), marked=marked))
-        if many:
-            both = basis.residual(fine, slot, weekday, np.arange(fine))
-            kinds.append(ChainKind("residual of the week", both))
+        hourly = basis.residual(size, time, weekday)
+        kinds.append(ChainKind("residual of hour and weekday", hourly, marked=marked))
+        both = basis.residual(size, time, weekday, np.arange(size))
+        kinds.append(ChainKind("residual of the week", both))
     number = {kind.name: index for index, kind in enumerate(kinds)}
-    everywhere = np.zeros(fine, np.int64)
-    # Readings whose groups span several slots precede the others: `shared_groups` relies on it.
-    readings = [ReadOutKind(0, "single, one model", everywhere)]
-    if marked:
-        readings.append(
-            ReadOutKind(number["block as a feature"], "block as a feature, one model", everywhere)
-        )
-    if intercept:
-        readings.append(ReadOutKind(number["rate of labels"], "rate of labels", everywhere))
-    if coarse is not None:
-        readings.append(ReadOutKind(0, "single, fewer blocks", coarse))
-    for name in ("single", "separate", "residual", "fourier"):
-        if many and name in number:
-            readings.append(ReadOutKind(number[name], name, slot))
+    everywhere = np.zeros(size, np.int64)
+    readings = [
+        ReadOutKind(number[name], f"{name}, one model", everywhere)
+        for name in ("single", MARKED)
+        if name in number
+    ]
+    for name, group in _calendars(calendar).items():
+        readings.append(ReadOutKind(0, f"single, {name}", group))
+    by_chain: dict[str, Array | None] = {
+        "separate": slot, "residual": slot, "separate, coarse blocks": coarse, "fourier": time,
+    }  # fmt: skip
+    for name, blocks in by_chain.items():
+        if name in number and blocks is not None:
+            readings.append(ReadOutKind(number[name], name, blocks))
     return CandidateSet(calendar, tuple(kinds), tuple(readings))
+
+
+def _calendars(calendar: Calendar) -> dict[str, Array]:
+    """Return the groupings of the finest blocks that a chain is averaged over, by name, all different."""
+    groupings = {
+        "by block": calendar.slot,
+        "by coarse block": calendar.coarse,
+        "by time of day": calendar.time,
+        "by weekday": calendar.weekday,
+        "by hour of the week": np.arange(calendar.size),
+    }
+    different: dict[str, Array] = {}
+    for name, group in groupings.items():
+        if group is not None and group.max() > 0:
+            group = np.unique(group, return_inverse=True)[1]
+            if not any(_same_partition(group, other) for other in different.values()):
+                different[name] = group
+    return different
+
+
+def _same_partition(group: Array, other: Array) -> bool:
+    """Return whether two groupings of the finest blocks have the same groups, however numbered."""
+    pairs = len(set(zip(group.tolist(), other.tolist(), strict=True)))
+    return bool(pairs == group.max() + 1 == other.max() + 1)
 
 
 def _separate_basis(group: Array) -> basis.Basis:
@@ -253,11 +274,15 @@ def _separate_basis(group: Array) -> basis.Basis:
     return basis.Basis(group[:, None].astype(np.int64), ones, group.astype(np.int64))
 
 
-def fit_to_memory(candidates: CandidateSet, outputs: int, width: int, limit: int) -> tuple[CandidateSet, int]:
-    """Drop kinds of chains until the rest fits into `limit` bytes; return it and its maximum of columns."""
-    while limit // candidates.column_bytes(outputs) < min(width, MIN_COLUMNS) + candidates.marks:
-        lighter = candidates.lighter()
-        if lighter is None:
+def fit_to_memory(
+    candidates: CandidateSet, outputs: int, features: int, limit: int
+) -> tuple[CandidateSet, int]:
+    """Drop candidates until the rest has room for all features in `limit` bytes, as far as possible.
+
+    Returns the rest, and its maximum number of columns; if there are more features, they share columns.
+    """
+    for name in reversed(DROPPABLE):
+        if limit // candidates.column_bytes(outputs) >= features + candidates.marks + 1:
             break
-        candidates = lighter
+        candidates = candidates.without(name)
     return candidates, max(limit // candidates.column_bytes(outputs), candidates.marks + 2)

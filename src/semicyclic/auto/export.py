@@ -34,9 +34,13 @@ class SlotChoice(TypedDict):
 
 
 class Choice(TypedDict):
-    """A mixture: the evaluation protocol of its weights, the number of candidates, and its slots by name."""
+    """A mixture: the evaluation protocol of its weights, the number of candidates, and its slots by name.
+
+    horizon: number of days that a model is used for.
+    """
 
     by: str
+    horizon: int
     candidates: int
     blocks: dict[str, SlotChoice]
 
@@ -84,7 +88,12 @@ def describe_choice(portfolio: Portfolio, top: int = 3) -> Choice:
                 for k in np.argsort(-weights[slot], kind="stable")[:top]
             ],
         }
-    return {"by": portfolio.exported_protocol, "candidates": portfolio.candidate_set.size, "blocks": blocks}
+    return {
+        "by": portfolio.exported_protocol,
+        "horizon": portfolio.horizon,
+        "candidates": portfolio.candidate_set.size,
+        "blocks": blocks,
+    }
 
 
 def model_weights(portfolio: Portfolio) -> Array:
@@ -106,7 +115,7 @@ def model_weights(portfolio: Portfolio) -> Array:
 
 
 def _finite_lanes(part: PortfolioPart) -> tuple[Array, Array]:
-    """Return masks of the vectors [V, 8] and read-outs [G, 5, 8] whose weights are all finite."""
+    """Return masks of the vectors [V, 8] and read-outs [G, 3, 8] whose weights are all finite."""
     vectors, frozen = part.state.vectors, part.state.frozen
     return np.isfinite(vectors).all(axis=(1, 2)), np.isfinite(frozen).all(axis=(1, 2))
 

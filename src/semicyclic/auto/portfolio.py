@@ -56,10 +56,14 @@ class PortfolioScores(NamedTuple):
     """Predictions for consecutive rows: scores of the candidates [n, K, C] and of the mixture [n, C].
 
     If a protocol was skipped, the scores of its candidates are [0, K, C] and of its mixture [0, C].
-    first: number of the first row in the stream.
+    first: number of the first row in the stream. number: [n] numbers of the rows. represents: [n] the number
+        of rows that each represents. frozen_at: [n] freeze times.
     """
 
     first: int
+    number: Array
+    represents: Array
+    frozen_at: Array
     progressive: Array
     progressive_auto: Array
     forward: Array
@@ -73,6 +77,21 @@ class LastRow(NamedTuple):
     fine: int = LONG_AGO
     frozen_at: int = LONG_AGO
     block: int = 0
+
+
+def freeze_days(day: Array, first: int, horizon: int) -> Array:
+    """Return the day on which the models that predict each day's rows were frozen.
+
+    Models are used for `horizon` days; on the first days, when less than three horizons have passed since day
+    `first`, for a third of the days before, but at least for one.
+    """
+    bounds = [0]
+    while (used := max(bounds[-1] // 3, 1)) < horizon:
+        bounds.append(bounds[-1] + used)
+    age, starts = day - first, np.array(bounds)
+    early = starts[np.searchsorted(starts, age, side="right") - 1]
+    late = starts[-1] + (age - starts[-1]) // horizon * horizon
+    return np.where(age < 0, day, first + np.where(age < starts[-1], early, late))
 
 
 class PortfolioPart(NamedTuple):
@@ -90,11 +109,13 @@ class Portfolio:
     candidate_set: the candidates. loss: the loss; targets use its encoding. width: number of features.
     delay: time from a row's arrival until its label is known, in microseconds.
     freeze: "day" (models are frozen at local midnight) or "visit" (when a visit begins).
+    horizon: with freeze "day", the number of days that a model is used for. The first models are used for
+        shorter, for a third of the days before.
     subsample: score as few rows as possible: the progressive protocol only until the walk-forward one has
         enough freeze times, and in a long stream only every second, fourth, eighth row.
-    blocks_recur: True if a block may recur within a day, for instance because of late rows.
     max_columns: maximum number of columns; beyond it, features share columns.
     threads: number of threads. rows: number of rows so far. freezes: number of freeze times so far.
+    first_day: local day of the first row, or without a time zone its cycle.
     parts: the candidates, split. protocols: the active protocols by name.
     waiting: rows whose labels are not known yet. columns: columns of the features.
     last: the last row.
@@ -106,12 +127,13 @@ class Portfolio:
     intercept: bool = True
     delay: int = 0
     freeze: str = "day"
+    horizon: int = 1
     subsample: bool = False
-    blocks_recur: bool = False
     max_columns: int = 1 << 30
     threads: int = field(default_factory=lambda: min(PARTS, os.cpu_count() or 1))
     rows: int = 0
     freezes: int = 0
+    first_day: int = LONG_AGO
     parts: list[PortfolioPart] = field(default_factory=list)
     protocols: dict[str, EvaluationProtocol] = field(default_factory=dict)
     waiting: RowBuffer | None = None
@@ -120,14 +142,16 @@ class Portfolio:
 
     def __post_init__(self) -> None:
 
+        # The intercept, the marks and at least one column for features.
+        self.max_columns = max(self.max_columns, self.candidate_set.marks + 2)
         self.columns = ColumnMap(self.width, self.candidate_set.marks + 1, self.max_columns)
         outputs, calendar = self.loss.outputs, self.candidate_set.calendar
         for candidate_set in self.candidate_set.split(PARTS):
             tables = candidate_set.tables()
-            groups = self._snapshot_groups(candidate_set)
-            state = new_candidate_state(tables, self.columns.used, outputs, groups)
+            state = new_candidate_state(tables, self.columns.used, outputs)
             self.parts.append(PortfolioPart(candidate_set, tables, state))
-        sizes = calendar.slots, calendar.blocks, self.candidate_set.size, outputs
+        blocks = np.concatenate([part.candidate_set.blocks for part in self.parts])
+        sizes = calendar.slots, calendar.blocks, blocks, outputs
         self.protocols = {name: new_protocol(*sizes, walk_forward=name == "forward") for name in PROTOCOLS}
 
     @property
@@ -139,17 +163,6 @@ class Portfolio:
     def names(self) -> tuple[str, ...]:
         """Names of the candidates, in the order of their scores."""
         return tuple(name for part in self.parts for name in part.candidate_set.names)
-
-    def _snapshot_groups(self, candidate_set: CandidateSet) -> int:
-        """Return the number of groups whose read-outs may change between a freeze time and its rows."""
-        if (
-            self.blocks_recur
-            or self.delay
-            or not self.candidate_set.calendar.once_a_day
-            or self.freeze != "day"
-        ):
-            return candidate_set.groups
-        return candidate_set.shared_groups
 
     # ------------------------------------------------------------------------ training
 
@@ -182,13 +195,15 @@ class Portfolio:
         calendar, zone = self.candidate_set.calendar, None
         cycle, block = rows.place(calendar.schedule)
         if ticks is None:
-            fine = calendar.fine[block]
+            fine = calendar.first_of(block)
         else:
             assert isinstance(calendar.schedule, Schedule)
             fine, zone = calendar.place(ticks), calendar.schedule.zone
         frozen_at = self.freeze_times(np.asarray(clock, np.int64), cycle, fine, zone)
         if len(rows):
             self.freezes += int((np.diff(frozen_at, prepend=self.last.frozen_at) != 0).sum())
+            if self.first_day == LONG_AGO:
+                self.first_day = int(self._days(clock, cycle, zone)[0])
             self.last = LastRow(int(cycle[-1]), int(fine[-1]), int(frozen_at[-1]), int(block[-1]))
         return RowBuffer(
             rows.with_blocks(block, cycle),
@@ -202,19 +217,28 @@ class Portfolio:
         """Return each row's freeze time in microseconds since 1970 UTC.
 
         A freeze time is when the models that predict a row in the walk-forward protocol were last updated.
-        With freeze "day" it is the last local midnight in `zone`, or without a zone the beginning of the
-        row's cycle; with "visit" it is the beginning of the row's visit.
+        With freeze "day" it is a local midnight in `zone`, or without a zone the beginning of a cycle; with
+        "visit" it is the beginning of the row's visit.
         """
-        if self.freeze == "day" and zone is not None:
-            midnight = to_wall(zone, clock) // DAY * DAY
-            return from_wall(zone, midnight, ambiguous="earlier", missing="shift").ticks
-        # The first row of each row's cycle or visit; it may precede these rows.
-        numbers = [cycle] if self.freeze == "day" else [cycle, fine]
-        changed = np.zeros(len(clock), bool)
-        for number, previous in zip(numbers, self.last, strict=False):
-            changed |= np.diff(number, prepend=previous) != 0
+        if self.freeze == "day":
+            day = self._days(clock, cycle, zone)
+            start = int(day[0]) if self.first_day == LONG_AGO and len(day) else self.first_day
+            frozen = freeze_days(day, start, self.horizon)
+            if zone is not None:
+                return from_wall(zone, frozen * DAY, ambiguous="earlier", missing="shift").ticks
+            previous = freeze_days(np.array([self.last.cycle]), start, self.horizon)
+            changed = np.diff(frozen, prepend=previous) != 0
+        else:
+            changed = np.diff(cycle, prepend=self.last.cycle) != 0
+            changed |= np.diff(fine, prepend=self.last.fine) != 0
+        # The row at which each row's models were frozen; it may precede these rows.
         first = np.maximum.accumulate(np.where(changed, np.arange(len(clock)), -1))
         return np.where(first >= 0, clock[np.maximum(first, 0)], self.last.frozen_at)
+
+    @staticmethod
+    def _days(clock: Array, cycle: Array, zone: str | None) -> Array:
+        """Return the local day of each row, or without a zone its cycle."""
+        return cycle if zone is None else to_wall(zone, clock) // DAY
 
     def _process(self, new: RowBuffer) -> PortfolioScores:
         """Predict new rows, and train on all rows whose labels are known."""
@@ -258,7 +282,8 @@ class Portfolio:
         (_, _, trained), *_ = walked
         self.waiting = rows.take(slice(trained, rows.size))
         first, self.rows = self.rows, self.rows + count
-        return PortfolioScores(first, *predictions)
+        number = first + np.flatnonzero(place >= 0)
+        return PortfolioScores(first, number, mixing_rows.represents, mixing_rows.frozen_at, *predictions)
 
     def _rows_to_score(self, count: int) -> tuple[Array, Array]:
         """Select the rows to score among the next `count` rows.
@@ -286,7 +311,7 @@ class Portfolio:
         """Return the complete state as named arrays, for a checkpoint."""
         arrays = {
             "column_of": self.columns.column_of,
-            "counts": np.array([self.rows, self.freezes, self.columns.used, *self.last]),
+            "counts": np.array([self.rows, self.freezes, self.first_day, self.columns.used, *self.last]),
         }
         for number, part in enumerate(self.parts):
             arrays |= {f"part{number}.{name}": array for name, array in part.state._asdict().items()}
@@ -307,7 +332,7 @@ class Portfolio:
         def copies(prefix: str, names: tuple[str, ...]) -> list[Array]:
             return [arrays[f"{prefix}.{name}"].copy() for name in names]
 
-        self.rows, self.freezes, used, *last = (int(count) for count in arrays["counts"])
+        self.rows, self.freezes, self.first_day, used, *last = (int(count) for count in arrays["counts"])
         self.columns.used, self.columns.column_of = used, arrays["column_of"].copy()
         self.last = LastRow(*last)
         self.parts = [
@@ -339,7 +364,7 @@ class Portfolio:
         cycle, block = rows.rows.cycle, rows.rows.block
         assert cycle is not None
         assert block is not None
-        visit = cycle * (self.candidate_set.calendar.size + 1) + rows.fine
+        visit = cycle * self.candidate_set.calendar.slots + slot
         return slot, visit, rows.clock, rows.frozen_at, rows.target, rows.weight, block
 
     def _window(self, rows: RowBuffer, new: RowBuffer) -> Any:

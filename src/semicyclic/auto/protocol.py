@@ -81,11 +81,15 @@ class EvaluationProtocol(NamedTuple):
 
 
 def new_protocol(
-    slots: int, blocks: int, candidates: int, outputs: int, *, walk_forward: bool
+    slots: int, blocks: int, candidate_blocks: Array, outputs: int, *, walk_forward: bool
 ) -> EvaluationProtocol:
-    """Return a protocol without any rows. walk_forward: weights use only losses known at the freeze time."""
+    """Return a protocol without any rows.
 
-    state = kernels.mixing.new_mixing_state(slots, blocks, candidates, walk_forward=walk_forward)
+    candidate_blocks: [K] number of blocks that each candidate distinguishes.
+    walk_forward: weights use only losses known at the freeze time.
+    """
+
+    state = kernels.mixing.new_mixing_state(slots, blocks, candidate_blocks, walk_forward=walk_forward)
     rows = kernels.mixing.MixingRows(*(np.zeros(0, dtype) for dtype in ROW_DTYPES))
-    widths = candidates, kernels.mixing.STRATEGIES, 1
+    widths = len(candidate_blocks), kernels.mixing.STRATEGIES, 1
     return EvaluationProtocol(state, rows, *(np.zeros((0, width * outputs), np.float32) for width in widths))

@@ -12,6 +12,7 @@ from semicyclic.cli.options import (
     DEFAULT_COLUMNS,
     ColumnOptions,
     Files,
+    Horizon,
     InputOptions,
     LabelDelay,
     Memory,
@@ -33,22 +34,23 @@ def backtest(
     warm_up: Annotated[
         str, Parameter(help="First rows, learned from but not scored: 30%, 5000 (rows) or 14d.")
     ] = "30%",
+    horizon: Horizon = "1d",
     freeze: Annotated[
         Literal["day", "visit"],
-        Parameter(help="Freeze time of walk-forward models: local midnight, or the start of each visit."),
+        Parameter(help="Freeze time of walk-forward models: a local midnight, or the start of each visit."),
     ] = "day",
     baselines: Annotated[
         Literal["simple", "all"],
         Parameter(help="all: also compare with LightGBM and Vowpal Wabbit, if they are installed."),
     ] = "simple",
-    memory: Memory = "4GB",
+    memory: Memory = "1GB",
     columns: ColumnOptions = DEFAULT_COLUMNS,
 ) -> None:
     """Compare method auto with its candidates and with baselines on past data.
 
     The file is replayed as a stream: hundreds of candidates learn each label once it is known, and auto mixes
     them by recent loss. Progressive scores are for models that learn while they serve, walk-forward scores
-    for models that are frozen at midnight and serve for a day. The baselines are the running rate, the
+    for models that are frozen at midnight and serve for --horizon. The baselines are the running rate, the
     previous label, a constant per block, one SGD model, SGD with the hour as a feature, and one model per
     block. Writes report.html, its figures and results.json.
 
@@ -67,17 +69,20 @@ def backtest(
             columns,
             schedule=schedule,
             memory=memory,
+            horizon=horizon,
         )
         warm_up_rows = parse_warm_up(warm_up, source.stream.clock)
         source = source._replace(stream=source.stream.scale_targets(warm_up_rows))
-        settings: dict[str, Any] = {"delay": delay, "freeze": freeze, "warm_up": warm_up_rows}
+        settings: dict[str, Any] = {
+            "delay": delay, "freeze": freeze, "horizon": source.config.horizon, "warm_up": warm_up_rows,
+        }  # fmt: skip
         peers, not_installed = _external_baselines(baselines, source)
         outcome = evaluation.backtest.backtest(
             source.stream,
             source.config.schedule,
             **settings,
             peers=peers,
-            memory=source.config.memory,
+            memory=source.config.budget(source.stream.loss.outputs).candidates,
             report_progress=lambda share, stage: report_progress(0.2 + 0.7 * share, stage),
         )
         report_progress(0.95, "drawing")
@@ -87,11 +92,18 @@ def backtest(
 
 
 def backtest_results(
-    source: LoadedStream, outcome: "evaluation.backtest.Backtest", *, delay: int, freeze: str, warm_up: int
+    source: LoadedStream,
+    outcome: "evaluation.backtest.Backtest",
+    *,
+    delay: int,
+    freeze: str,
+    horizon: int,
+    warm_up: int,
 ) -> dict[str, Any]:
     """Return the contents of the backtest's `results.json`.
 
-    delay: label delay in microseconds. warm_up: rows that are learned from but not scored.
+    delay: label delay in microseconds. horizon: days that a frozen model is used for.
+    warm_up: rows that are learned from but not scored.
     """
 
     return {
@@ -99,6 +111,7 @@ def backtest_results(
         "warm_up": warm_up,
         "label_delay": delay,
         "freeze": freeze,
+        "horizon": horizon,
         "not_installed": [],
         **evaluation.backtest_results.summarize_backtest(
             outcome, source.config.schedule, source.stream.units

@@ -110,14 +110,15 @@ def _diagnose_and_backtest(out: Path, seed: int, report_progress: ReportProgress
         InputOptions(["when"], "late", datasets.flights.ZONE),
         ColumnOptions(lateness="1d"),
         schedule="daily:24",
-        memory="4GB",
+        memory="1GB",
     )
     warm_up_rows = parse_warm_up("30%", source.stream.clock)
-    settings: dict[str, Any] = {"delay": 0, "freeze": "day", "warm_up": warm_up_rows}
+    settings: dict[str, Any] = {"delay": 0, "freeze": "day", "horizon": 1, "warm_up": warm_up_rows}
     outcome = evaluation.backtest.backtest(
         source.stream,
         source.config.schedule,
         **settings,
+        memory=source.config.budget(source.stream.loss.outputs).candidates,
         report_progress=_rescale_progress(report_progress, 0.2, 0.7),
     )
     report_progress(0.7, "looking for rhythms")

@@ -32,7 +32,7 @@ def diagnose(
     out: ReportDir,
     label_delay: LabelDelay = "0",
     seed: Annotated[int, Parameter(help="Random seed for the subsets of days behind the confidence.")] = 0,
-    memory: Memory = "4GB",
+    memory: Memory = "1GB",
     columns: ColumnOptions = DEFAULT_COLUMNS,
 ) -> None:
     """Detect daily and weekly rhythms in a file, measure their cost, and suggest a method.
@@ -71,7 +71,7 @@ def diagnose(
             source.config.schedule,
             delay=delay,
             warm_up=warm_up_rows,
-            memory=source.config.memory,
+            memory=source.config.budget(recent.loss.outputs).candidates,
             report_progress=lambda share, stage: report_progress(0.4 + 0.5 * share, stage),
         )
         results = diagnosis(source, outcome, recent.units, delay=delay, seed=seed)

@@ -24,13 +24,14 @@ def load_stream(
     *,
     schedule: str,
     memory: str,
+    horizon: str = "1d",
 ) -> LoadedStream:
     """Read all rows of the files into memory, as a labelled stream.
 
     The label delay is 0 here: labels are known as soon as their rows are read, and the backtest applies the
     delay later.
     """
-    config = train_config(inputs, columns, schedule=schedule, memory=memory, method="pluralistic")
+    config = train_config(inputs, columns, schedule=schedule, memory=memory, horizon=horizon)
     if columns.loss == "hinge":
         raise ValueError("--loss hinge: it has no probabilities to be judged by: choose logistic")
     sources = tables.sources.Sources(files, columns.format_options())

@@ -67,7 +67,10 @@ Memory = Annotated[
 
 Zone = Annotated[str, Parameter(help="Time zone of the blocks, and of times without a zone.")]
 ScheduleSpec = Annotated[
-    str, Parameter(help="Blocks: daily:6, weekly:7, daily:06:00,13:30,22:00 (start times) or every:90min:3.")
+    str,
+    Parameter(
+        help="Blocks: daily:6, weekly:7, daily:06:00,13:30,22:00 (start times), yearly:12 or every:90min:3."
+    ),
 ]
 Lateness = Annotated[
     str, Parameter(help="Maximum lag behind the newest row at which a row is still sorted in: 10min, 2d.")
@@ -82,6 +85,9 @@ LabelDelay = Annotated[str, Parameter(help="Time from a row until its label is k
 
 ModelFile = Annotated[Path, Parameter(help="Model file, or folder of a training run.")]
 ReportDir = Annotated[Path, Parameter(help="Output folder for the report, its figures and results.json.")]
+Horizon = Annotated[
+    str, Parameter(help="How long a model will serve until it is trained again: 1d, 7d. For method auto.")
+]
 BatchSize = Annotated[int, Parameter(help="Rows per SGD step (minibatch size).")]
 
 

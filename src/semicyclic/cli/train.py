@@ -18,6 +18,7 @@ from semicyclic.cli.options import (
     BatchSize,
     ColumnOptions,
     Files,
+    Horizon,
     InputOptions,
     LabelDelay,
     Memory,
@@ -61,6 +62,7 @@ def train(
         ),
     ] = False,
     label_delay: LabelDelay = "0",
+    horizon: Horizon = "1d",
     memory: Memory = "1GB",
     save_every: Annotated[
         str,
@@ -104,6 +106,7 @@ def train(
         read_out=read_out,
         first_pass=first_pass,
         sample_rows=sample_rows,
+        horizon=horizon,
     )
     sources = tables.sources.Sources(files, columns.format_options(), follow)
     console = Console(stderr=True)

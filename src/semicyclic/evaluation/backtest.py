@@ -17,7 +17,7 @@ from semicyclic.auto.portfolio import PROTOCOLS, Portfolio
 from semicyclic.evaluation import baselines
 from semicyclic.evaluation.scores import ScoreSums
 from semicyclic.method.loss import LOGISTIC, Loss
-from semicyclic.method.rows import Rows
+from semicyclic.method.rows import Rows, count_features
 from semicyclic.schedule.block_edges import DAY
 from semicyclic.schedule.label_delay import known_before
 from semicyclic.schedule.schedule import Schedule
@@ -113,9 +113,10 @@ def backtest(
     *,
     delay: int = 0,
     freeze: str = "day",
+    horizon: int = 1,
     warm_up: int = 0,
     peers: Mapping[str, ExternalBaseline] | None = None,
-    memory: int = 4 * 10**9,
+    memory: int = 1 << 27,
     report_progress: ReportProgress | None = None,
 ) -> Backtest:
     """Score all candidates, their mixture and the baselines on a recorded stream.
@@ -123,16 +124,17 @@ def backtest(
     stream: numeric targets should be standardized by `LabelledStream.scale_targets` over the warm-up.
     delay: time from a row's arrival until its label is known, in microseconds.
     freeze: freeze times of the walk-forward protocol: "day" (local midnight) or "visit" (its beginning).
+    horizon: with freeze "day", the number of days that a model is used for.
     warm_up: number of first rows that are trained on but not scored.
     peers: external baselines by name. memory: maximum memory of the candidates, in bytes.
     report_progress: progress callback.
     """
     report = report_progress or (lambda _, __: None)
     calendar = calendar_of(schedule)
-    late = bool((stream.clock != stream.ticks).any())
     loss, width = stream.loss, stream.rows.width
-    form, room = fit_to_memory(candidate_set_of(calendar), loss.outputs, width, memory)
-    portfolio = Portfolio(form, loss, width, delay=delay, freeze=freeze, blocks_recur=late, max_columns=room)
+    features = count_features(stream.rows)
+    form, room = fit_to_memory(candidate_set_of(calendar), loss.outputs, features, memory)
+    portfolio = Portfolio(form, loss, width, delay=delay, freeze=freeze, horizon=horizon, max_columns=room)
     count = len(stream.clock)
     cycle, block = schedule.place(stream.ticks)
     frozen_at = portfolio.freeze_times(stream.clock, cycle, calendar.place(stream.ticks), schedule.zone)

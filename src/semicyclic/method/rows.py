@@ -241,6 +241,11 @@ def _row_numbers(index: slice | Array, n: int) -> Array:
     return np.arange(n)[index]
 
 
+def count_features(rows: Rows) -> int:
+    """Return the number of features that occur in the rows."""
+    return len(np.unique(rows.indices))
+
+
 def with_fields(rows: Rows, **fields: Any) -> Rows:
     """Return the same rows with other attributes, which must be valid already."""
     changed = object.__new__(Rows)

@@ -7,16 +7,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from semicyclic.reports.format import format_duration, format_time
+from semicyclic.reports.format import format_duration, format_horizon, format_time
 from semicyclic.reports.html import page
 from semicyclic.reports.output_files import write_report
 from semicyclic.reports.plot import BLUE, COLOURS, FAINT, GREEN, Picture, finish_figure, legend, new_figure
 from semicyclic.types import Results
 
-QUESTIONS = {
-    "progressive": "learning while serving",
-    "walk_forward": "models of the last midnight",
-}
 # Names of baselines in `results.json`.
 HOUR_FEATURE, SINGLE_MODEL, MODEL_PER_BLOCK = (
     "SGD with hour and weekday",
@@ -36,7 +32,7 @@ def write(out: Path, results: Results) -> None:
         pictures={picture.name: picture for picture in pictures},
         lines=lines(results),
         said=sentences(results),
-        questions=QUESTIONS,
+        questions=questions(results),
         asked=describe_settings(results),
         measures=measures(results),
         heads=HEADS,
@@ -52,9 +48,18 @@ def measures(results: Results) -> list[str]:
     return ["log_loss", "auc", "accuracy"] if results["task"] == "classification" else ["mse", "mae"]
 
 
+def questions(results: Results) -> dict[str, str]:
+    """Return what each evaluation protocol evaluates, in words."""
+    days = results["horizon"]
+    frozen = "the last midnight" if days == 1 else f"up to {format_horizon(days)} ago"
+    return {"progressive": "learning while serving", "walk_forward": f"models of {frozen}"}
+
+
 def describe_settings(results: Results) -> str:
     """Describe the freeze time, the warm-up and the label delay in words."""
-    frozen = "at local midnight" if results["freeze"] == "day" else "when a visit to a block began"
+    frozen = "when a visit to a block began"
+    if results["freeze"] == "day":
+        frozen = f"at local midnight and used for {format_horizon(results['horizon'])}"
     delay = results["label_delay"]
     late = f" Labels are known {format_duration(delay)} after their rows." if delay else ""
     return (
@@ -69,7 +74,7 @@ def lines(results: Results) -> list[dict[str, Any]]:
     names = ["auto", "best", *results["walk_forward"]["baselines"]]
     for name in names:
         line: dict[str, Any] = {"name": name}
-        for key in QUESTIONS:
+        for key in questions(results):
             part = results[key]
             method = {"auto": "auto", "best": part["best"]}.get(name, name)
             scores = part["auto"] if name == "auto" else {**part["baselines"], **part["candidates"]}[method]
@@ -83,11 +88,11 @@ def print_report(console: Console, results: Results, out: Path, seconds: float) 
     first = measures(results)[0]
     table = Table(title=f"{HEADS[first]} of {results['label']} (lower is better)")
     table.add_column("", no_wrap=True)
-    for heading in QUESTIONS.values():
+    for heading in questions(results).values():
         table.add_column(heading, justify="right", no_wrap=True)
     for line in lines(results):
         cells = []
-        for key in QUESTIONS:
+        for key in questions(results):
             interval = line[key]["interval"]
             margin = f" ± {(interval[1] - interval[0]) / 2:.4g}" if interval else ""
             cells.append(f"{line[key]['scores'][first]:.4f}{margin}")
@@ -112,7 +117,7 @@ def sentences(results: Results) -> list[str]:
     """Return the findings in words; comparisons within the margin of error are reported as ties."""
     texts = []
     first = measures(results)[0]
-    for key, what in QUESTIONS.items():
+    for key, what in questions(results).items():
         part = results[key]
         auto, best = part["auto"][first], part["candidates"][part["best"]][first]
         texts.append(

@@ -10,6 +10,20 @@ from rich.table import Table
 from semicyclic.types import Results
 
 
+def format_horizon(days: int) -> str:
+    """Return how long a model is used, in words."""
+    return "a day" if days == 1 else f"{days} days"
+
+
+def loss_title(chosen: Results) -> str:
+    """Return the title of the loss table of the automatic choice."""
+    if chosen["by"] == "progressive":
+        return "Progressive loss"
+    if chosen["horizon"] == 1:
+        return "Loss of the models of the last midnight"
+    return f"Loss of models frozen for up to {format_horizon(chosen['horizon'])}"
+
+
 def rows_heading(chosen: Results | None) -> str:
     """Return the heading of the row counts.
 

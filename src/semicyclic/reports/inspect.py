@@ -8,13 +8,14 @@ from rich.table import Table
 
 from semicyclic.reports.format import (
     add_loss_rows,
+    format_horizon,
     format_list,
     format_row_counts,
     format_span,
     format_time_form,
+    loss_title,
     rows_heading,
 )
-from semicyclic.reports.train import TITLES
 from semicyclic.tables.labels import class_name
 from semicyclic.types import Results
 
@@ -39,7 +40,7 @@ def print_model(console: Console, path: Path, description: Results) -> None:
         )
     )
     if description["progressive"] is not None:
-        table = Table(title=TITLES["model" if chosen is None else chosen["by"]])
+        table = Table(title="Progressive loss of its chain" if chosen is None else loss_title(chosen))
         table.add_column(f"block ({zone})" if zone else "block", no_wrap=True)
         for head in (rows_heading(chosen), "loss", "± 95 %"):
             table.add_column(head, justify="right", no_wrap=True)
@@ -52,7 +53,10 @@ def print_model(console: Console, path: Path, description: Results) -> None:
     if description["never_visited"]:
         print_line(f"never visited, and given the mean of all: {format_list(description['never_visited'])}")
     if chosen is not None:
-        table = Table(title=f"What was chosen, of {chosen['candidates']} candidates")
+        table = Table(
+            title=f"What was chosen, of {chosen['candidates']} candidates, for a model that is used for "
+            f"{format_horizon(chosen['horizon'])}"
+        )
         table.add_column("in", no_wrap=True)
         table.add_column("candidates with the most weight, and their loss there")
         for label, block in chosen["blocks"].items():

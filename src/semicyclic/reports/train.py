@@ -13,20 +13,14 @@ from semicyclic.reports import terminal
 from semicyclic.reports.format import (
     add_loss_rows,
     format_duration,
+    format_horizon,
     format_row_counts,
     format_span,
     format_time_form,
+    loss_title,
     rows_heading,
 )
 from semicyclic.tables.labels import class_name
-
-# Titles of the loss table by what is scored: the chain, the chain of a saved model, or `chosen["by"]`.
-TITLES = {
-    "trained": "Progressive loss of the chain",
-    "model": "Progressive loss of its chain",
-    "forward": "Loss of the models of the last midnight",
-    "progressive": "Progressive loss",
-}
 
 
 def _top_candidates(chosen: "auto.export.Choice") -> str:
@@ -79,23 +73,24 @@ def print_results(
         # Column names may look like markup, so markup is off.
         console.print(text, highlight=False, soft_wrap=True, markup=False)
 
-    table = Table(title=TITLES["trained" if results["chosen"] is None else results["chosen"]["by"]])
+    chosen = results["chosen"]
+    table = Table(title="Progressive loss of the chain" if chosen is None else loss_title(chosen))
     table.add_column(f"block ({zone})", no_wrap=True)
-    for head in (rows_heading(results["chosen"]), "loss", "± 95 %"):
+    for head in (rows_heading(chosen), "loss", "± 95 %"):
         table.add_column(head, justify="right", no_wrap=True)
     add_loss_rows(table, results["blocks"], results["progressive"])
     console.print(table)
     scored = "when it came, by what was known then" if config["label_delay"] else "before it was learned from"
-    if results["chosen"] is None:
+    if chosen is None:
         print_line(
             f"loss: {results['loss']}, every row scored {scored}. It is that of the chain while it learns, "
             f"which follows the last rows; the model that is saved is its {config['read_out']}"
         )
     else:
         print_line(
-            f"loss: {results['loss']}, every row scored {scored}. The model that is saved mixes "
-            f"{results['chosen']['candidates']} candidates, in each block by what they lost there and "
-            f"lately: most weight has now {_top_candidates(results['chosen'])}"
+            f"loss: {results['loss']}, every row scored {scored}. The model that is saved, to be used for "
+            f"{format_horizon(chosen['horizon'])}, mixes {chosen['candidates']} candidates, in each block by "
+            f"what they lost there and lately: most weight has now {_top_candidates(chosen)}"
         )
     for column_type in sorted(columns_by_type):
         print_line(f"{column_type}: {', '.join(columns_by_type[column_type])}")

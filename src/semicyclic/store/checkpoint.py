@@ -19,8 +19,8 @@ from semicyclic.types import Array
 FORMAT = FileFormat(
     "semicyclic-run",
     "about",
-    version=6,
-    oldest=6,
+    version=7,
+    oldest=7,
     what="a checkpoint of semicyclic",
     remedy="resume with the version that wrote it, or start again in another folder",
 )

@@ -17,6 +17,7 @@ from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import check_batch_size, empty_batches
 from semicyclic.method.loss import Loss, by_name
 from semicyclic.method.step import RATE, Step, adagrad, constant
+from semicyclic.schedule.block_edges import DAY
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timezones import zone_info
 from semicyclic.store.json_codec import from_json, to_json
@@ -55,6 +56,7 @@ class TrainConfig:
     skip_errors: count and skip rows that cannot be read, instead of stopping the run.
     memory: bytes. bits: the hash size; None to choose it from the first rows and `memory`.
     sample_rows: the number of first rows from which the schema, scales and labels are inferred.
+    horizon: number of days that a model is used for, which candidates are evaluated by.
     """
 
     columns: ColumnRequest
@@ -74,6 +76,7 @@ class TrainConfig:
     read_out: ReadOut = MEAN
     first_pass: bool = False
     sample_rows: int = START
+    horizon: int = 1
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON object of all settings, those of the columns included."""
@@ -110,32 +113,32 @@ class TrainConfig:
             return MemoryBudget(self.bits or bits, self.memory // 8, self.memory // 8, self.memory // 8)
         return MemoryBudget(self.bits or bits, self.memory // 8, self.memory // 4)
 
-    def learner(self, width: int, loss: Loss) -> Learner:
-        """Return an untrained learner."""
+    def learner(self, width: int, features: int, loss: Loss) -> Learner:
+        """Return an untrained learner. features: expected number of different features in `width` columns."""
         if self.method == AUTO:
-            return AutoLearner(self.portfolio(width, loss))
+            return AutoLearner(self.portfolio(width, features, loss))
         return self.chain_learner(width, loss)
 
-    def logged_learner(self, width: int, loss: Loss) -> ChainLearner | LoggedAutoLearner:
+    def logged_learner(self, width: int, features: int, loss: Loss) -> ChainLearner | LoggedAutoLearner:
         """Return an untrained learner with a log of visits for `what-if`."""
         if self.method == AUTO:
-            return LoggedAutoLearner(self.portfolio(width, loss), self.chain_learner(width, loss))
+            return LoggedAutoLearner(self.portfolio(width, features, loss), self.chain_learner(width, loss))
         return self.chain_learner(width, loss)
 
-    def portfolio(self, width: int, loss: Loss, *, intercept: bool = True) -> Portfolio:
-        """Return untrained candidates; fewer kinds of them if memory is short."""
+    def portfolio(
+        self, width: int, features: int, loss: Loss, *, intercept: bool = True, **settings: Any
+    ) -> Portfolio:
+        """Return untrained candidates, fewer of them if memory is short; settings: of `Portfolio`."""
         limit = self.budget(loss.outputs).candidates
         whole = candidate_set_of(calendar_of(self.schedule), intercept=intercept)
-        form, room = fit_to_memory(whole, loss.outputs, width, limit)
+        form, room = fit_to_memory(whole, loss.outputs, features, limit)
         return Portfolio(
             form,
             loss,
             width,
             intercept=intercept,
-            delay=self.label_delay,
-            subsample=True,
-            blocks_recur=self.late is LatePolicy.KEEP,
             max_columns=room,
+            **{"delay": self.label_delay, "horizon": self.horizon, "subsample": True, **settings},
         )
 
     def chain_learner(
@@ -183,6 +186,7 @@ def train_config(
     bins: int = 16,
     first_pass: bool = False,
     sample_rows: int | None = None,
+    horizon: str | timedelta = "1d",
     number: Sequence[str] = (),
     category: Sequence[str] = (),
     text: Sequence[str] = (),
@@ -237,6 +241,7 @@ def train_config(
         bins=bins,
         first_pass=first_pass,
         sample_rows=START if sample_rows is None else sample_rows,
+        horizon=parse_horizon(horizon),
         read_out=model_read_out,
     )
 
@@ -256,6 +261,14 @@ def check_feature_settings(bins: int, bits: int | None) -> None:
     is_int = isinstance(bits, int | np.integer) and not isinstance(bits, bool)
     if bits is not None and not (is_int and MIN_BITS <= bits <= MAX_BITS):
         raise ValueError(f"bits={bits!r}: must be from {MIN_BITS} to {MAX_BITS}")
+
+
+def parse_horizon(horizon: str | timedelta) -> int:
+    """Return how long a model is used for, in days; raise if it is not a whole number of them."""
+    days, rest = divmod(specs.parse_duration("horizon", horizon), DAY)
+    if rest or days < 1:
+        raise ValueError(f"horizon={horizon!r}: give a whole number of days, such as '1d' or '2w'")
+    return days
 
 
 def parse_memory(memory: str | int) -> int:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from semicyclic.method.average import ReadOut
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.rows import Rows, with_fields
+from semicyclic.method.rows import Rows, count_features, with_fields
 from semicyclic.method.step import Step
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.tables.columns import BOOLEAN, CATEGORY, NUMBER
@@ -25,7 +25,7 @@ from semicyclic.tables.text_formats import FormatOptions
 from semicyclic.training.config import BATCH_SIZE, READ_OUT, STEP_SIZE, TrainConfig, train_config
 from semicyclic.training.learner import AUTO
 from semicyclic.training.read_ahead import read_ahead
-from semicyclic.training.reader import Reader, learn_in_chunks, open_reader
+from semicyclic.training.reader import Reader, expected_features, learn_in_chunks, open_reader
 from semicyclic.training.results import finish_model, model_of
 from semicyclic.types import Array
 
@@ -62,6 +62,7 @@ def fit(
     bits: int | None = None,
     first_pass: bool = True,
     sample_rows: int | None = None,
+    horizon: str | timedelta = "7d",
     format: str | None = None,
     encoding: str = "utf-8",
 ) -> Pluralistic:
@@ -115,6 +116,9 @@ def fit(
         with `bits`, features are hashed, and scales come from the first rows.
     sample_rows : int, optional
         Number of first rows from which column types, scales and classes are inferred, 16,384 by default.
+    horizon : str or timedelta, default "7d"
+        How long the model will serve before it is fitted again, in whole days. "auto" evaluates its
+        candidates by models that have served for up to as long.
     format, encoding
         Of files, as in `read`.
 
@@ -149,6 +153,7 @@ def fit(
         "memory": memory, "number": number, "category": category, "text": text, "ignore": ignore,
         "when_format": when_format, "lateness": lateness, "late": late, "on_error": on_error, "bins": bins,
         "bits": bits, "first_pass": first_pass and bits is None, "sample_rows": sample_rows,
+        "horizon": horizon,
     }  # fmt: skip
     if isinstance(table, Rows):
         if when is not None or label is not None:
@@ -176,7 +181,7 @@ def fit_source(config: TrainConfig, source: Source) -> Pluralistic:
             "columns that are not used: %s; leave them out by ignore=",
             ", ".join(f"{name!r} ({why})" for name, why in unused.items()),
         )
-    learner = config.learner(reading.features.width, reading.labels.loss)
+    learner = config.learner(reading.features.width, expected_features(reading.features), reading.labels.loss)
     names, rows = FeatureNames.of(reading.features), 0
     reader = Reader(config, source.name, reading, names)
     for chunk in read_ahead(reader.chunks(parts)):
@@ -212,7 +217,7 @@ def fit_rows(rows: Rows, config: TrainConfig) -> Pluralistic:
     if not rows.intercept:
         raise ValueError("the rows have intercept=False: use a function of semicyclic.train")
     labels, codes = _encode_labels(rows.labels, config)
-    learner = config.learner(rows.width, labels.loss)
+    learner = config.learner(rows.width, count_features(rows), labels.loss)
     cycle, block = rows.place(config.schedule)
     ticks = rows.when
     clock = np.arange(len(rows)) if ticks is None else ticks

@@ -29,7 +29,7 @@ from semicyclic.tables.watermark import (
     concat_waiting,
 )
 from semicyclic.training.config import CHUNK_ROWS, TrainConfig
-from semicyclic.training.learner import Learner
+from semicyclic.training.learner import ChainLearner, Learner, LoggedAutoLearner
 from semicyclic.types import Array
 
 # Features are hashed to at least 2^MIN_HASH_BITS columns, and to COLUMNS_PER_FEATURE times the number of
@@ -156,6 +156,18 @@ def hashed_features(config: TrainConfig, columns: Schema, table: Any, outputs: i
     count = int(names.seen.sum())
     bits = max(MIN_HASH_BITS, (COLUMNS_PER_FEATURE * count).bit_length())
     return Features(columns, scales, min(config.budget(outputs).bits, bits))
+
+
+def expected_features(features: Features) -> int:
+    """Return the number of features to expect: fewer than columns, if features are hashed."""
+    return features.width if features.bits is None else max(features.width // COLUMNS_PER_FEATURE, 1)
+
+
+def new_logged_learner(
+    config: TrainConfig, features: Features, loss: Loss
+) -> ChainLearner | LoggedAutoLearner:
+    """Return an untrained learner for rows with these features, with a log of visits for `what-if`."""
+    return config.logged_learner(features.width, expected_features(features), loss)
 
 
 @dataclass

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -24,7 +25,7 @@ from semicyclic.tables.watermark import LateCounts, WaitingRows, Watermark
 from semicyclic.training.config import TrainConfig, differences
 from semicyclic.training.learner import ChainLearner, LoggedAutoLearner
 from semicyclic.training.open_model import MODEL
-from semicyclic.training.reader import ReaderState, RowCounts
+from semicyclic.training.reader import ReaderState, RowCounts, new_logged_learner
 
 CHECKPOINT, RESULTS, VISITS, LOCK = "checkpoint.safetensors", "results.json", "visits.csv", "lock"
 
@@ -99,7 +100,7 @@ def read_state(folder: Path, config: TrainConfig) -> TrainState:
             f"({before.get(other[0])!r}, now {now.get(other[0])!r}): give the same, or another out="
         )
     with _readable(folder / CHECKPOINT):
-        return _restore_state(arrays, about, config, config.logged_learner)
+        return _restore_state(arrays, about, config, partial(new_logged_learner, config))
 
 
 class LoggedRun(NamedTuple):
@@ -116,7 +117,9 @@ def read_log(folder: Path) -> LoggedRun:
     arrays, about = read_checkpoint(folder / CHECKPOINT)
     with _readable(folder / CHECKPOINT):
         config = TrainConfig.from_json(about["config"])
-        reading, chain, names = _restore_state(arrays, about, config, config.chain_learner)
+        reading, chain, names = _restore_state(
+            arrays, about, config, lambda features, loss: config.chain_learner(features.width, loss)
+        )
         assert isinstance(chain, ChainLearner)
         return LoggedRun(config, reading, chain, names)
 
@@ -138,9 +141,9 @@ def _restore_state(
     arrays: Arrays,
     about: dict[str, Any],
     config: TrainConfig,
-    new_learner: Callable[[int, Loss], ChainLearner | LoggedAutoLearner],
+    new_learner: Callable[[Features, Loss], ChainLearner | LoggedAutoLearner],
 ) -> TrainState:
-    """Restore the state of a checkpoint. new_learner: makes an untrained learner from a width and a loss."""
+    """Restore the state of a checkpoint. new_learner: makes an untrained learner."""
     features, labels = Features.from_json(about["features"]), from_json(about["labels"], Labels)
     late = from_json(about["late"], LateCounts)
     watermark = Watermark(
@@ -161,7 +164,7 @@ def _restore_state(
         len(names.names),
         tuple(map(str, about["examples"])),
     )
-    learner = new_learner(features.width, labels.loss)
+    learner = new_learner(features, labels.loss)
     learner.restore(arrays)
     return TrainState(reading, learner, names)
 

@@ -25,7 +25,7 @@ from semicyclic.training.config import TrainConfig
 from semicyclic.training.learner import Learner
 from semicyclic.training.open_model import MODEL
 from semicyclic.training.read_ahead import read_ahead
-from semicyclic.training.reader import Chunk, Reader, check_waiting, open_reader
+from semicyclic.training.reader import Chunk, Reader, check_waiting, new_logged_learner, open_reader
 from semicyclic.training.results import TrainResults, model_of, results_of, visits_table
 from semicyclic.training.run_dir import (
     CHECKPOINT,
@@ -125,7 +125,7 @@ class FileTraining:
             if state.reading.counts.read >= self.config.sample_rows:
                 return state, self.inputs.parts(state.reading.position)
         reading, parts = open_reader(self.config, self.inputs, lambda stage: self._report(0.0, stage))
-        learner = self.config.logged_learner(reading.features.width, reading.labels.loss)
+        learner = new_logged_learner(self.config, reading.features, reading.labels.loss)
         return TrainState(reading, learner, FeatureNames.of(reading.features)), parts
 
     def _work(self, chunks: Iterator[Chunk]) -> None:

@@ -139,7 +139,7 @@ def test_partial_fit_in_any_chunks_is_one_fit(
     X, y, when = stream(200, classes=3)
     weight = np.linspace(0.5, 2.0, 200) if weighted else None
     place = when if where == "when" else np.repeat([0, 1, 2, 1, 2, 0, 2], 30)[:200]
-    plain = SemiCyclicClassifier(method=method, shuffle_within_blocks=False, batch_size=8)
+    plain = SemiCyclicClassifier(method=method, passes=1, shuffle_within_blocks=False, batch_size=8)
     plain.set_params(schedule="daily:3" if where == "when" else 3)
     whole = copy.deepcopy(plain).fit(X, y, weight, **{where: place})
     bounds = [0, *sorted(set(cuts)), 200]
@@ -409,8 +409,10 @@ def test_a_block_without_rows_answers_by_the_consensus() -> None:
     ):
         estimator.fit(X[night], y[night], when=when[night])
     model = estimator.to_model()
-    assert {model.schedule.labels[block][4:] for block in model.fallback} == {"20:00-24:00"}
-    assert len(model.fallback) == 7
+    assert {model.schedule.labels[block][4:] for block in model.fallback} == {
+        f"{hour}:00" for hour in range(20, 24)
+    }
+    assert len(model.fallback) == 4 * 7
     # Such a block has what all blocks share: weights, but none of its own.
     assert np.isfinite(estimator.coef_).all()
     assert np.abs(estimator.coef_[5]).max() > 0
@@ -422,16 +424,17 @@ def test_a_block_without_rows_answers_by_the_consensus() -> None:
 
 
 def test_the_model_of_auto_may_be_finer_than_the_schedule() -> None:
-    """Weekdays are told apart; attributes by block are means over a block's own, weighted by rows."""
+    """Hours and weekdays are told apart; attributes by block are means over its own, weighted by rows."""
     X, y, when = stream()
     estimator = SemiCyclicClassifier(schedule="daily:2", random_state=0).fit(X, y, when=when)
     model = estimator.to_model()
-    assert (model.blocks, estimator.coef_.shape[0], len(estimator.blocks_)) == (14, 2, 2)
+    assert (model.blocks, estimator.coef_.shape[0], len(estimator.blocks_)) == (168, 2, 2)
     rows = sc.Rows(X, when=when, dtype=np.float64)
     assert (model.predict(rows) == estimator.predict(X, when=when)).all()
     fine = model.schedule.place((when * 1_000_000).astype(np.int64)).block  # type: ignore[union-attr]
     for block in range(2):
-        own = np.bincount(fine[fine % 2 == block], minlength=14) / (fine % 2 == block).sum()
+        inside = fine % 24 // 12 == block
+        own = np.bincount(fine[inside], minlength=168) / inside.sum()
         np.testing.assert_allclose(estimator.coef_[block], np.tensordot(own, model.weights, axes=1)[:, :-1])
 
 

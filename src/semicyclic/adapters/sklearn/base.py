@@ -43,8 +43,8 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         if self.time_column is not None and self.block_column is not None:
             raise ValueError("give either time_column= or block_column=, not both")
         is_int = isinstance(self.passes, int | np.integer) and not isinstance(self.passes, bool)
-        if not is_int or self.passes < 1:
-            raise ValueError(f"passes={self.passes!r}: must be an integer, at least 1")
+        if self.passes != AUTO and (not is_int or self.passes < 1):
+            raise ValueError(f"passes={self.passes!r}: must be 'auto' or an integer, at least 1")
         # Whatever the method uses of these.
         check_batch_size(self.batch_size)
         read_out_of(self.average)

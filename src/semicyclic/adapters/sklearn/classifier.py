@@ -51,8 +51,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         `Schedule`, else the zone of the times, else UTC.
     method : {"auto", "hedged", "pluralistic", "separate", "residual", "consensus"}, default="auto"
         - "auto": hundreds of candidates trained in one pass by time, and mixed in each block by their recent
-          loss. It ignores `step_size`, `batch_size`, `average` and `shuffle_within_blocks`, and needs
-          `passes=1`.
+          loss. It ignores `step_size`, `batch_size`, `average` and `shuffle_within_blocks`.
         - "pluralistic": one chain, with a separate average for each block.
         - "separate": one chain per block.
         - "residual": a shared chain, and a difference for each block.
@@ -65,14 +64,20 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         steps; or a rule of `semicyclic.step`.
     batch_size : int, default=4
         Rows per step.
-    passes : int, default=1
-        Number of passes of `fit` over the rows.
+    passes : int or "auto", default="auto"
+        Number of passes of `fit` over the rows. With method "auto", 1 is for candidates trained in one pass
+        only; "auto" is for one more candidate, a linear model with the hour and the weekday as features that
+        is fitted to all rows at once, up to 500,000. Its share in the model is chosen by walk-forward
+        evaluation; `partial_fit` ends it. With other methods, "auto" is one pass.
     shuffle_within_blocks : bool, default=True
         Whether `fit` shuffles rows within each block, for a model used after training: its guarantee assumes
         rows of a block in random order. The order of blocks does not change.
     average : str or int, default="mean"
         Read-out, as on the command line: "mean" of all iterates, mean of the last 5 cycles ("tail:5", or the
         integer 5), "last" iterate, and the others of `semicyclic.specs.READ_OUTS`.
+    horizon : str or timedelta, default="7d"
+        How long the model will serve before it is fitted again, in whole days. "auto" evaluates its
+        candidates by models that have served for up to as long; other methods ignore it.
     missing : {"raise", "consensus"}, default="raise"
         Handling of rows to predict without a time or block (NaN, NaT, or a data frame without the column):
         raise an error, or predict by the mean of the blocks' models, weighted by their rows.
@@ -129,9 +134,10 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         loss: Any = "logistic",
         step_size: Any = "adaptive",
         batch_size: int = 4,
-        passes: int = 1,
+        passes: int | str = "auto",
         shuffle_within_blocks: bool = True,
         average: Any = "mean",
+        horizon: Any = "7d",
         missing: str = "raise",
         fit_intercept: bool = True,
         class_weight: Any = None,
@@ -155,6 +161,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         self.passes = passes
         self.shuffle_within_blocks = shuffle_within_blocks
         self.average = average
+        self.horizon = horizon
         self.missing = missing
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight

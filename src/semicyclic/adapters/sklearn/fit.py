@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from semicyclic.adapters.sklearn.batch_model import BatchModel, WalkForward, fit_batch
 from semicyclic.adapters.sklearn.data_warnings import empty_blocks, likely_mistakes, warn_each
 from semicyclic.adapters.sklearn.fitted import Fitted, sample_of
 from semicyclic.adapters.sklearn.frame_encoding import FrameEncoding, label_scaling
@@ -13,11 +14,13 @@ from semicyclic.adapters.sklearn.row_order import order_of
 from semicyclic.adapters.sklearn.row_times import BlockLocator, RowTimes, check_known, locator_of
 from semicyclic.adapters.sklearn.settings import config_of, fixed_settings
 from semicyclic.adapters.sklearn.validation import Inputs
+from semicyclic.auto.buffer import targets
+from semicyclic.auto.portfolio import PortfolioScores
 from semicyclic.method import train
 from semicyclic.method.batches import pack
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.rows import Rows, with_fields
+from semicyclic.method.rows import Rows, count_features, with_fields
 from semicyclic.tables.labels import Labels
 from semicyclic.training.config import TrainConfig
 from semicyclic.training.learner import AUTO, AutoLearner, ChainLearner, Learner
@@ -52,17 +55,20 @@ def fit_all(estimator: Any, given: LabelledInputs, rng: np.random.Generator | No
     rows = _rows_of(estimator, given, frame, located)
     labels = label_scaling(rows.labels, located.ticks, given.loss, config, frame)
     warn_each(_likely_mistakes(estimator, rows, given.inputs, frame))
-    if estimator.method == AUTO and estimator.passes != 1:
+    passes = 1 if estimator.passes == AUTO else int(estimator.passes)
+    if estimator.method == AUTO and passes != 1:
         raise ValueError(
-            f"passes={estimator.passes}: method='auto' makes one pass, so set passes=1 or another method"
+            f"passes={passes}: method='auto' takes 'auto' or 1: set one of them or another method"
         )
     learner = _untrained(config, rows, given.loss)
     scaled = _with_targets(rows, labels)
-    if estimator.method == AUTO or _learns_in_order(config, int(estimator.passes), rng):
+    if isinstance(learner, EstimatorAuto) and estimator.passes == AUTO:
+        learner.learn_all(*_sort_by_time(scaled, located.ticks))
+    elif estimator.method == AUTO or _learns_in_order(config, passes, rng):
         learn_in_chunks(learner, *_sort_by_time(scaled, located.ticks))
         learner.end()
     else:
-        learner = _train_in_passes(config, scaled, located.ticks, int(estimator.passes), rng)
+        learner = _train_in_passes(config, scaled, located.ticks, passes, rng)
     fitted = Fitted(learner, locator, fixed_settings(estimator), sample_of(rows), frame, labels)
     weights = np.bincount(located.block, rows.weight, locator.blocks)
     warn_each(empty_blocks(locator, located.ticks, weights))
@@ -110,10 +116,34 @@ def fit_more(estimator: Any, given: LabelledInputs, fitted: Fitted | None) -> Fi
 class EstimatorAuto(AutoLearner):
     """The automatic choice for rows that may have no times, cycles or blocks.
 
-    dtype: type of the weights.
+    dtype: type of the weights. batch: a model fitted to all rows at once, and its share, if there is one.
+    scores: the scores of rows by the mixtures of both protocols, if they are collected.
     """
 
     dtype: Any
+    batch: BatchModel | None = None
+    scores: list[PortfolioScores] | None = None
+
+    def learn_all(self, rows: Rows, clock: Array, ticks: Array | None) -> None:
+        """Train on sorted rows in one pass, and fit a model to all of them at once."""
+        self.scores = []
+        learn_in_chunks(self, rows, clock, ticks)
+        self.end()
+        calendar = self.portfolio.candidate_set.calendar
+        if ticks is None:
+            _, block = rows.place(calendar.schedule)
+            fine = calendar.first_of(block)
+        else:
+            fine = calendar.place(ticks)
+        forward = self.portfolio.exported_protocol == "forward"
+        auto = WalkForward(
+            np.concatenate([each.number for each in self.scores]),
+            np.concatenate([each.frozen_at for each in self.scores]),
+            np.concatenate([each.forward_auto if forward else each.progressive_auto for each in self.scores]),
+            np.concatenate([each.represents for each in self.scores]),
+        )
+        self.scores = None
+        self.batch = fit_batch(rows, fine, self.portfolio, auto)
 
     def learn(self, rows: Rows, clock: Array, ticks: Array | None) -> None:
         """Train on sorted rows. clock: their times, or numbers from 0 if they have none."""
@@ -130,13 +160,24 @@ class EstimatorAuto(AutoLearner):
                 if portfolio.rows:
                     cycle = cycle + portfolio.last.cycle + int(block[0] < portfolio.last.block)
                 rows = rows.with_blocks(block, cycle)
-        super().learn(rows, clock, ticks)
+        self.batch = None
+        target = targets(rows.labels, self.loss)
+        for scores in self.portfolio.add(rows, clock, ticks, target):
+            if self.scores is not None:
+                # Scores of the single candidates would need much memory.
+                none = np.zeros((0, 0, 0), np.float32)
+                self.scores.append(scores._replace(progressive=none, forward=none))
 
     def model(self) -> Pluralistic:
-        """Return the mixture of candidates."""
+        """Return the mixture of candidates, with the model fitted to all rows at once."""
         mixture = super().model()
         about = {"read_out": AUTO, "rows": self.portfolio.rows, "chosen": self.choice()}
-        return replace(mixture, held=mixture.weights.astype(self.dtype), provenance=about)
+        weights = mixture.weights
+        if self.batch is not None:
+            share = self.batch.share
+            weights = (1.0 - share) * weights + share * self.batch.weights
+            about["batch_share"] = share
+        return replace(mixture, held=weights.astype(self.dtype), provenance=about)
 
 
 class LocatedRows(NamedTuple):
@@ -199,7 +240,8 @@ def _with_targets(rows: Rows, labels: Labels) -> Rows:
 def _untrained(config: TrainConfig, rows: Rows, loss: Loss) -> Learner:
     """Return an untrained learner for rows like these."""
     if config.method == AUTO:
-        return EstimatorAuto(config.portfolio(rows.width, loss, intercept=rows.intercept), rows.values.dtype)
+        portfolio = config.portfolio(rows.width, count_features(rows), loss, intercept=rows.intercept)
+        return EstimatorAuto(portfolio, rows.values.dtype)
     return config.chain_learner(rows.width, loss, intercept=rows.intercept, dtype=rows.values.dtype)
 
 

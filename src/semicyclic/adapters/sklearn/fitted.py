@@ -53,7 +53,10 @@ class Fitted:
     def count(self, rows: Rows, ticks: Array | None) -> "Fitted":
         """Return the same after counting rows that the learner was trained on, with their times, if any."""
         assert rows.block is not None
-        fine = rows.block if ticks is None else self._fine_blocks(ticks, rows.block)
+        if ticks is not None:
+            fine = self._fine_blocks(ticks, rows.block)
+        else:
+            fine = rows.block if self._calendar is None else self._calendar.first_of(rows.block)
         weights = np.bincount(fine, rows.weight, len(self.owner)).astype(np.float64)
         if len(self.weights):
             weights += self.weights

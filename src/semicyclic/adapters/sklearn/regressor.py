@@ -39,9 +39,9 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
         Loss function, one of `loss.NUMBER_LOSSES`: "squared" estimates the mean, "absolute" the median.
     time_column, block_column, schedule, zone, method, step_size, batch_size, passes : object
         As in `SemiCyclicClassifier`.
-    shuffle_within_blocks, average, missing, fit_intercept, memory, bins, bits, number : object
+    shuffle_within_blocks, average, horizon, missing, fit_intercept, memory, bins, bits : object
         As in `SemiCyclicClassifier`.
-    category, text, ignore, random_state : object
+    number, category, text, ignore, random_state : object
         As in `SemiCyclicClassifier`.
 
     Attributes
@@ -61,9 +61,10 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
         loss: Any = "squared",
         step_size: Any = "adaptive",
         batch_size: int = 4,
-        passes: int = 1,
+        passes: int | str = "auto",
         shuffle_within_blocks: bool = True,
         average: Any = "mean",
+        horizon: Any = "7d",
         missing: str = "raise",
         fit_intercept: bool = True,
         memory: str | int = "1GB",
@@ -86,6 +87,7 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
         self.passes = passes
         self.shuffle_within_blocks = shuffle_within_blocks
         self.average = average
+        self.horizon = horizon
         self.missing = missing
         self.fit_intercept = fit_intercept
         self.memory = memory

@@ -10,13 +10,18 @@ from semicyclic.method.loss import Loss
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.specs import parse_read_out, parse_step
 from semicyclic.tables.columns import ColumnRequest
-from semicyclic.tables.watermark import LatePolicy
-from semicyclic.training.config import TrainConfig, check_feature_settings, check_named_once, parse_memory
+from semicyclic.training.config import (
+    TrainConfig,
+    check_feature_settings,
+    check_named_once,
+    parse_horizon,
+    parse_memory,
+)
 
 # Parameters that must not change between calls of `partial_fit`.
 FIXED = (
     "method", "loss", "step_size", "batch_size", "average", "fit_intercept", "schedule", "zone", "memory",
-    "bins", "bits", "number", "category", "text", "ignore",
+    "bins", "bits", "number", "category", "text", "ignore", "horizon",
 )  # fmt: skip
 COLUMN_TYPES = ("number", "category", "text", "ignore")
 
@@ -29,6 +34,7 @@ def fixed_settings(estimator: Any) -> dict[str, Any]:
 def check_features(estimator: Any) -> None:
     """Raise if a parameter of the encoding of frames is invalid."""
     parse_memory(estimator.memory)
+    parse_horizon(estimator.horizon)
     check_feature_settings(estimator.bins, estimator.bits)
     by_type = {name: getattr(estimator, name) or () for name in COLUMN_TYPES}
     for name, names in by_type.items():
@@ -49,12 +55,11 @@ def config_of(estimator: Any, locator: BlockLocator, loss: Loss, column: str | N
         loss=loss,
         step=parse_step("step_size", estimator.step_size),
         batch_size=int(estimator.batch_size),
-        # Blocks without times may recur within a day.
-        late=LatePolicy.DROP if locator.has_times else LatePolicy.KEEP,
         memory=parse_memory(estimator.memory),
         bits=estimator.bits,
         bins=int(estimator.bins),
         read_out=read_out_of(estimator.average),
+        horizon=parse_horizon(estimator.horizon),
     )
 
 

@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from semicyclic.auto.candidate_state import FRESH, READ_OUTS, STEPS, CandidateState, RowWindow
+from semicyclic.auto.candidate_state import READ_OUTS, STEPS, CandidateState, RowWindow
 from semicyclic.auto.candidates import (
     ADAGRAD_RATES,
     CYCLE,
     FADING,
     HALF_LIFE_CYCLES,
-    LAST,
     MEAN,
     STEP_SHARES,
-    TAIL,
 )
 from semicyclic.auto.kernels.simd import LANES, dot8, move8
 from semicyclic.jit import jit
@@ -92,15 +90,15 @@ def score_kinds(tables: Any, vectors: Any, outputs: Any, fine: Any, cells: Any, 
 def score_readings(
     tables: Any, readings: Any, outputs: Any, fine: Any, cells: Any, live: Any, out: Any
 ) -> Any:
-    """Set out[((reading * 5 + read-out) * 8 + q) * C + c] to the score of one row under every read-out.
+    """Set out[((reading * 3 + read-out) * 8 + q) * C + c] to the score of one row under every read-out.
 
-    readings: (frozen, seen, early frozen, early seen). Groups that have an early state, as of the last freeze
-        time, are scored by it. live: scores of the chains, used for groups without a closed visit.
+    readings: (frozen, seen), the current ones or those of the last freeze time. live: scores of the chains,
+        used for groups without a closed visit.
     """
     of, group, marked, bare = tables.of, tables.group, tables.marked, tables.bare
     columns, values, first, last, plain = cells
-    frozen, seen, early, seen_early = readings
-    now, before = frozen.ravel(), early.ravel()
+    frozen, seen = readings
+    flat = frozen.ravel()
     a_score = READ_OUTS * LANES
     stride = outputs * a_score
     a_group = frozen.shape[1] * stride
@@ -109,9 +107,7 @@ def score_readings(
         group_index = group[reading, fine]
         begin = plain - 1 if bare[of[reading]] else first
         end = last if marked[of[reading]] else plain
-        flat, cycles = now, seen[group_index, 1]
-        if group_index < len(early):
-            flat, cycles = before, seen_early[group_index, 1]
+        cycles = seen[group_index, 1]
         for read_out in range(READ_OUTS):
             to = (reading * READ_OUTS + read_out) * LANES
             for c in range(outputs):
@@ -169,10 +165,10 @@ def close_visit(tables: Any, state: CandidateState, outputs: Any) -> Any:
     vectors, lag, total_weight, seen = state.vectors, state.lag, state.total_weight, state.seen
     width = vectors.shape[1]
     end = np.empty(LANES, np.float32)
-    part = np.empty(5, np.float32)
+    part = np.empty(READ_OUTS, np.float32)
     for reading in range(len(of)):
         index, kind = group[reading, fine], of[reading]
-        frozen, fresh = state.frozen[index], state.fresh[index]
+        frozen = state.frozen[index]
         # A late row may belong to an earlier cycle: it is counted in the latest one.
         if seen[index, 1] == 0 or cycle > seen[index, 0]:
             if seen[index, 1] > 0:
@@ -180,13 +176,7 @@ def close_visit(tables: Any, state: CandidateState, outputs: Any) -> Any:
             total_weight[index, CYCLE] = 0.0
             seen[index, 0] = cycle
             seen[index, 1] += 1
-            count = seen[index, 1]
-            if count > 1 and count & (count - 1) == 0:
-                # The number of cycles reached a power of two: the restarted mean becomes the tail.
-                frozen[:, :, TAIL, :] = fresh
-                total_weight[index, TAIL] = total_weight[index, FRESH]
-                total_weight[index, FRESH] = 0.0
-        for which in range(5):
+        for which in range(READ_OUTS):
             total_weight[index, which] += mass
             part[which] = mass / total_weight[index, which]
         for j in range(width):
@@ -203,11 +193,8 @@ def close_visit(tables: Any, state: CandidateState, outputs: Any) -> Any:
                 for q in range(LANES):
                     mean = end[q] - lag[kind, j, c, q] / np.float32(mass)
                     frozen[j, c, MEAN, q] += part[MEAN] * (mean - frozen[j, c, MEAN, q])
-                    frozen[j, c, TAIL, q] += part[TAIL] * (mean - frozen[j, c, TAIL, q])
                     frozen[j, c, FADING, q] += part[FADING] * (mean - frozen[j, c, FADING, q])
                     frozen[j, c, CYCLE, q] += part[CYCLE] * (mean - frozen[j, c, CYCLE, q])
-                    frozen[j, c, LAST, q] = end[q]
-                    fresh[j, c, q] += part[FRESH] * (mean - fresh[j, c, q])
     lag[:] = np.float32(0.0)
     state.position[0] = -1
     state.mass[0] = 0.0
@@ -285,8 +272,6 @@ def walk(
     outputs = plan.outputs
     chains = len(tables.active) * LANES * outputs
     place, progressive, forward = scored
-    early, early_seen = state.early_frozen, state.early_seen
-    no_early, no_early_seen = early[:0], early_seen[:0]
     live = work[0]
     trained, ready = span[0], -1
     for row in range(span[1], len(window.weight)):
@@ -297,8 +282,8 @@ def walk(
             if state.position[0] >= 0:
                 close_visit(tables, state, outputs)
             state.early[:] = state.vectors
-            early[:] = state.frozen[: len(early)]
-            early_seen[:] = state.seen[: len(early)]
+            state.early_frozen[:] = state.frozen
+            state.early_seen[:] = state.seen
             state.position[3] = window.frozen_at[row]
         while trained < window.known[row - span[1]]:
             learn_row(tables, plan, state, window, trained, trained == ready, work)
@@ -317,12 +302,12 @@ def walk(
             score_kinds(tables, state.vectors, outputs, fine, cells, live)
             ready = row if trained == row else -1
             progressive[to, :chains] = live
-            readings = state.frozen, state.seen, no_early, no_early_seen
+            readings = state.frozen, state.seen
             score_readings(tables, readings, outputs, fine, cells, live, progressive[to, chains:])
         if len(forward) > 0:
             out = forward[to]
             score_kinds(tables, state.early, outputs, fine, cells, out[:chains])
-            readings = state.frozen, state.seen, early, early_seen
+            readings = state.early_frozen, state.early_seen
             score_readings(tables, readings, outputs, fine, cells, out[:chains], out[chains:])
     return trained
 

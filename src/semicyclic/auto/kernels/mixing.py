@@ -6,6 +6,11 @@ or over one slot. The strategies are weighted by the same rule. Scores are avera
 are convex in the score, so the mixture is at least as good as a candidate drawn by its weights; and a mixture
 of linear models is one linear model.
 
+Rows close in time may depend on each other: then a day's rows say less than as many independent ones, and
+rates must be lower. The design effect, as in survey statistics, is the variance of the sum of a day's losses
+relative to that of as many independent rows. It is estimated from the strategies' losses in excess of the
+mixture's, and the rates of some strategies are divided by it.
+
 Losses are scaled to negative log-likelihoods: log losses as they are, squared and Huber losses divided by
 twice their mean, others divided by their mean. This makes the weights independent of the scale of the labels.
 """
@@ -21,22 +26,28 @@ from semicyclic.method.kernels.losses import decay
 from semicyclic.method.loss import HUBER, LOGISTIC, SOFTMAX, SQUARED
 from semicyclic.types import Array
 
-# Strategies: the half-life of losses in rows, the share of the rows so far to add to it, and the rate.
-# All constants were tuned on the synthetic streams of `datasets.regimes`.
+# Strategies: the half-life of losses in rows, the share of the rows so far to add to it, the rate, and
+# whether the rate is divided by the design effect. All constants were tuned on the synthetic streams of
+# `datasets.regimes`.
 STREAM_STRATEGIES = (
-    (256.0, 0.0, 0.5),
-    (1024.0, 0.0, 0.1),
-    (4096.0, 0.0, 0.02),
-    (1024.0, 0.2, 1.0),
-    (1024.0, 0.2, 0.1),
-    (1024.0, 0.2, 0.01),
+    (4096.0, 1.0, 1.0, True),
+    (1024.0, 0.0, 0.1, False),
+    (1024.0, 0.2, 1.0, True),
+    (1024.0, 0.2, 1.0, False),
+    (1024.0, 0.2, 0.3, True),
+    (1024.0, 0.2, 0.1, True),
 )
-SLOT_STRATEGIES = ((512.0, 0.0, 0.5), (64.0, 0.2, 0.5))
+SLOT_STRATEGIES = ((512.0, 0.0, 0.5, False), (64.0, 0.2, 0.5, False))
 STRATEGIES = len(STREAM_STRATEGIES) + len(SLOT_STRATEGIES)
-# The same three numbers for the weights of the strategies.
-META_STRATEGY = (1024.0, 0.2, 0.2)
+# The same numbers for the weights of the strategies.
+META_STRATEGY = (1024.0, 0.2, 1.0, True)
+# The design effect that is assumed at first; it counts as much as a day of rows.
+FIRST_DESIGN_EFFECT = 5.0
+# A candidate takes part once there are this many rows for each of its blocks.
+MIN_ROWS_PER_BLOCK = 30
 # Weights are recomputed when a visit begins and after this many rows.
 REWEIGHT_EVERY_ROWS = 32
+NEVER = -(2**62)
 # A score is invalid if it exceeds 1 plus the largest target by this factor.
 MAX_SCORE_RATIO = 1e6
 STRATEGY_TABLE = np.array([*STREAM_STRATEGIES, *SLOT_STRATEGIES])
@@ -51,22 +62,29 @@ class MixingState(NamedTuple):
         the mixture. slot_losses: [slots, slot strategies, K] the same within each slot.
     strategy_losses: [strategies] decayed sums of the losses of the strategies, also relative.
     rows: [slots] number of rows recorded, each counted as many times as it represents rows.
+    rows_needed: [K] the number of rows from which each candidate takes part.
     totals: [4] rows in all slots; decayed mean loss of the mixture, and its total weight; largest absolute
         target so far.
+    unit: [4, strategies] sums over the rows of the last freeze time. units: [8, strategies] sums over the
+        units before. See `add_to_unit` and `close_unit`.
     weights: [K, strategies] current weights of candidates. shares: [strategies] those of strategies.
     loss: [slots, K + 1] weighted sums of losses, with the mixture last. weight: [slots] weight of these rows.
     block_losses: [blocks, 3] of the mixture, by block of the schedule: sums of weights, of weighted losses
         and of weighted squared losses.
-    early_*: `stream_losses`, `slot_losses`, `strategy_losses` and the mean loss at the last freeze time, in
-        the walk-forward protocol; empty in the progressive one.
-    position: [4] slot and visit for which weights were computed, rows since then, last freeze time.
+    early_*: `stream_losses`, `slot_losses`, `strategy_losses`, the first two `totals` and the design effect
+        at the last freeze time, in the walk-forward protocol; empty in the progressive one.
+    position: [5] slot and visit for which weights were computed, rows since then, last freeze time, freeze
+        time of the last row recorded.
     """
 
     stream_losses: Array
     slot_losses: Array
     strategy_losses: Array
     rows: Array
+    rows_needed: Array
     totals: Array
+    unit: Array
+    units: Array
     weights: Array
     shares: Array
     loss: Array
@@ -75,14 +93,14 @@ class MixingState(NamedTuple):
     early_stream_losses: Array
     early_slot_losses: Array
     early_strategy_losses: Array
-    early_mean: Array
+    early_totals: Array
     position: Array
 
 
 class MixingRows(NamedTuple):
     """Scored rows, without features, one array entry per row.
 
-    slot, visit, block: slot, number of the visit, block of the schedule. clock: arrival time.
+    slot, visit, block: slot, number of the visit to the slot, block of the schedule. clock: arrival time.
     frozen_at: freeze time, that is when the models that predict the row in the walk-forward protocol were
         last updated. Both times in microseconds.
     target, weight: encoded label and weight.
@@ -99,18 +117,23 @@ class MixingRows(NamedTuple):
     represents: Array
 
 
-def new_mixing_state(slots: int, blocks: int, candidates: int, *, walk_forward: bool) -> MixingState:
+def new_mixing_state(slots: int, blocks: int, candidate_blocks: Array, *, walk_forward: bool) -> MixingState:
     """Return the state before any label is known, with equal weights.
 
+    candidate_blocks: [K] number of blocks that each candidate distinguishes.
     walk_forward: weights use only the losses known at the last freeze time.
     """
-    early = int(walk_forward)
+    early, candidates = int(walk_forward), len(candidate_blocks)
+    needed = np.where(candidate_blocks > 1, MIN_ROWS_PER_BLOCK * candidate_blocks, 0)
     return MixingState(
         np.zeros((len(STREAM_STRATEGIES), candidates), np.float32),
         np.zeros((slots, len(SLOT_STRATEGIES), candidates), np.float32),
         np.zeros(STRATEGIES, np.float32),
         np.zeros(slots),
+        needed.astype(np.float64),
         np.zeros(4),
+        np.zeros((4, STRATEGIES)),
+        np.zeros((8, STRATEGIES)),
         np.full((candidates, STRATEGIES), np.float32(1 / candidates), np.float32),
         np.full(STRATEGIES, np.float32(1 / STRATEGIES), np.float32),
         np.zeros((slots, candidates + 1)),
@@ -119,8 +142,8 @@ def new_mixing_state(slots: int, blocks: int, candidates: int, *, walk_forward: 
         np.zeros((early * len(STREAM_STRATEGIES), candidates), np.float32),
         np.zeros((early * slots, len(SLOT_STRATEGIES), candidates), np.float32),
         np.zeros(early * STRATEGIES, np.float32),
-        np.zeros(early),
-        np.array([-1, -1, 0, -(2**62)]),
+        np.array([0.0, 0.0, FIRST_DESIGN_EFFECT] * early),
+        np.array([-1, NEVER, 0, NEVER, NEVER]),
     )
 
 
@@ -133,13 +156,72 @@ def unit(code: Any, mean: Any) -> Any:
 
 
 @jit
-def weigh(sums: Any, rate: Any, spare: Any, out: Any) -> Any:
-    """Set out = exp(-rate * sums), normalized to sum to one. spare: scratch of the same length."""
-    smallest, times = sums[0], np.float32(-rate)
+def add_to_unit(unit: Any, excess: Any, weight: Any, represents: Any) -> Any:
+    """Add a row to the sums of the open unit. excess: loss of each strategy, less that of the mixture."""
+    times = weight * represents
+    for s in range(len(excess)):
+        unit[0, s] += times
+        unit[1, s] += times * excess[s]
+        unit[2, s] += weight * times
+        unit[3, s] += weight * times * excess[s] * excess[s]
+
+
+@jit
+def close_unit(unit: Any, units: Any) -> Any:
+    """Add the sums of the open unit, and their products, to those of the units before."""
+    for s in range(unit.shape[1]):
+        rows, total = unit[0, s], unit[1, s]
+        if rows > 0.0:
+            units[0, s] += 1.0
+            units[1, s] += rows
+            units[2, s] += rows * rows
+            units[3, s] += total
+            units[4, s] += rows * total
+            units[5, s] += total * total
+            units[6, s] += unit[2, s]
+            units[7, s] += unit[3, s]
+    unit[:] = 0.0
+
+
+@jit
+def design_effect(units: Any) -> Any:
+    """Return the variance of a unit's sum of losses, relative to that of independent rows; at least 1.
+
+    Both variances are about the mean loss of all rows. The mean over strategies is returned.
+    """
+    total, count = 0.0, 0
+    for s in range(units.shape[1]):
+        if units[0, s] == 0.0:
+            continue
+        mean = units[3, s] / units[1, s]
+        of_sums = units[5, s] - 2.0 * mean * units[4, s] + mean * mean * units[2, s]
+        of_rows = units[7, s] - mean * mean * units[6, s]
+        if of_rows > 0.0:
+            first = of_rows / units[0, s]
+            total += (FIRST_DESIGN_EFFECT * first + of_sums) / (first + of_rows)
+            count += 1
+    return max(1.0, total / count) if count > 0 else FIRST_DESIGN_EFFECT
+
+
+@jit
+def rate_of(strategy: Any, scale: Any, effect: Any) -> Any:
+    """Return the rate of a strategy. scale: divisor of losses. effect: the design effect."""
+    divisor = effect if strategy[3] > 0.0 else 1.0
+    return strategy[2] / (scale * divisor)
+
+
+@jit
+def weigh(sums: Any, rate: Any, rows: Any, needed: Any, spare: Any, out: Any) -> Any:
+    """Set out = exp(-rate * sums), normalized to sum to one, and 0 where more than `rows` rows are needed.
+
+    spare: scratch of the same length.
+    """
+    smallest, times = np.float32(np.inf), np.float32(-rate)
     for k in range(len(sums)):
-        smallest = min(smallest, sums[k])
+        if needed[k] <= rows:
+            smallest = min(smallest, sums[k])
     for k in range(len(sums)):
-        spare[k] = decay(times * (sums[k] - smallest))
+        spare[k] = decay(times * (sums[k] - smallest)) if needed[k] <= rows else np.float32(0.0)
     total = np.float32(0.0)
     for k in range(len(sums)):
         total += spare[k]
@@ -151,16 +233,22 @@ def weigh(sums: Any, rate: Any, spare: Any, out: Any) -> Any:
 def weigh_all(state: MixingState, slot: Any, code: Any) -> Any:
     """Recompute the current weights for a slot."""
     walk_forward = len(state.early_strategy_losses) > 0
-    scale = unit(code, state.early_mean[0] if walk_forward else state.totals[1])
+    scale = unit(code, state.early_totals[1] if walk_forward else state.totals[1])
     spare = np.empty(len(state.weights), np.float32)
     stream_sums = state.early_stream_losses if walk_forward else state.stream_losses
     slot_sums = state.early_slot_losses if walk_forward else state.slot_losses
+    rows = state.early_totals[0] if walk_forward else state.totals[0]
+    effect = state.early_totals[2] if walk_forward else design_effect(state.units)
+    none = np.zeros(len(state.shares))
     for s in range(len(STRATEGY_TABLE)):
         sums = stream_sums[s] if s < len(stream_sums) else slot_sums[slot, s - len(stream_sums)]
-        weigh(sums, STRATEGY_TABLE[s, 2] / scale, spare, state.weights[:, s])
+        rate = rate_of(STRATEGY_TABLE[s], scale, effect)
+        weigh(sums, rate, rows, state.rows_needed, spare, state.weights[:, s])
     weigh(
         state.early_strategy_losses if walk_forward else state.strategy_losses,
-        META_STRATEGY[2] / scale,
+        rate_of(META_STRATEGY, scale, effect),
+        rows,
+        none,
         spare,
         state.shares,
     )
@@ -179,9 +267,17 @@ def fading_factor(half_life: Any, share: Any, rows: Any, count: Any) -> Any:
 
 @jit
 def fade_and_add(sums: Any, keep: Any, weight: Any, value: Any, mixed: Any) -> Any:
-    """Decay the sums by `keep`, then add each candidate's loss in excess of the mixture's, times `weight`."""
+    """Decay the sums by `keep`, then add each loss in excess of the mixture's, times `weight`."""
     for k in range(len(value)):
         sums[k] = keep * sums[k] + weight * (value[k] - mixed)
+
+
+@jit
+def set_aside(value: Any, mixed: Any, needed: Any, rows: Any) -> Any:
+    """Set the losses of candidates that do not take part yet to that of the mixture."""
+    for k in range(len(value)):
+        if needed[k] > rows:
+            value[k] = mixed
 
 
 @jit
@@ -197,6 +293,12 @@ def add_losses(
     """
     stream_sums, slot_sums = state.stream_losses, state.slot_losses
     times = weight * np.float32(represents)
+    count = len(value)
+    for k in range(count):
+        state.loss[slot, k] += weight * value[k]
+    state.loss[slot, count] += weight * mixed
+    state.weight[slot] += weight
+    set_aside(value, mixed, state.rows_needed, state.totals[0])
     for s in range(len(stream_sums)):
         half_life, share = STRATEGY_TABLE[s, 0], STRATEGY_TABLE[s, 1]
         keep = np.float32(fading_factor(half_life, share, state.totals[0], represents))
@@ -214,11 +316,6 @@ def add_losses(
     if state.totals[2] > 0.0:
         state.totals[1] += times / state.totals[2] * (mixed - state.totals[1])
     state.position[2] += 1
-    count = len(value)
-    for k in range(count):
-        state.loss[slot, k] += weight * value[k]
-    state.loss[slot, count] += weight * mixed
-    state.weight[slot] += weight
 
 
 @jit
@@ -269,19 +366,22 @@ def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scor
     numbers = np.arange(count).astype(np.uint32)
     spare = np.empty(count, np.float32), np.empty(STRATEGIES, np.float32)
     known_now, known_frozen = known
+    columns = slot, frozen_at, target, weight, block, represents
     recorded = span[0]
     for row in range(span[1], len(slot)):
         if walk_forward and frozen_at[row] != state.position[3]:
             while recorded < known_frozen[row - span[1]]:
-                record_losses(state, plan, (slot, target, weight, block, represents), scores, recorded, work)
+                record_losses(state, plan, columns, scores, recorded, work)
                 recorded += 1
             state.early_stream_losses[:] = state.stream_losses
             state.early_slot_losses[:] = state.slot_losses
             state.early_strategy_losses[:] = state.strategy_losses
-            state.early_mean[0] = state.totals[1]
+            state.early_totals[:2] = state.totals[:2]
+            state.early_totals[2] = design_effect(state.units)
             state.position[3] = frozen_at[row]
+            state.position[1] = NEVER
         while recorded < known_now[row - span[1]]:
-            record_losses(state, plan, (slot, target, weight, block, represents), scores, recorded, work)
+            record_losses(state, plan, columns, scores, recorded, work)
             recorded += 1
         outdated = not walk_forward and state.position[2] >= REWEIGHT_EVERY_ROWS
         if visit[row] != state.position[1] or slot[row] != state.position[0] or outdated:
@@ -296,7 +396,7 @@ def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scor
 def record_losses(state: MixingState, plan: Any, rows: Any, scores: Any, row: Any, work: Any) -> Any:
     """Compute and record the losses of one row whose label has become known."""
     code, level, outputs = plan
-    slot, target, weight, block, represents = rows
+    slot, frozen_at, target, weight, block, represents = rows
     score, strategy_score, auto = scores
     slope, value, repeated, strategy_value, auto_value = work
     if weight[row] == 0.0:
@@ -306,6 +406,11 @@ def record_losses(state: MixingState, plan: Any, rows: Any, scores: Any, row: An
     losses(code, level, outputs, score[row], target[row], slope, value, repeated)
     losses(code, level, outputs, strategy_score[row], target[row], slope, strategy_value, repeated)
     losses(code, level, outputs, auto[row], target[row], slope, auto_value, repeated)
+    if frozen_at[row] != state.position[4]:
+        close_unit(state.unit, state.units)
+        state.position[4] = frozen_at[row]
+    excess = strategy_value[:STRATEGIES] - auto_value[0]
+    add_to_unit(state.unit, excess, weight[row], represents[row])
     add_losses(
         state,
         slot[row],
@@ -324,9 +429,9 @@ def record_losses(state: MixingState, plan: Any, rows: Any, scores: Any, row: An
 @jit
 def record_remaining(state: MixingState, plan: Any, rows: Any, first: Any, scores: Any, work: Any) -> Any:
     """Record the losses of all remaining rows at the end of the stream."""
-    slot, _, clock, _, target, weight, block, represents = rows
+    slot, _, clock, frozen_at, target, weight, block, represents = rows
     for row in range(first, len(clock)):
-        record_losses(state, plan, (slot, target, weight, block, represents), scores, row, work)
+        record_losses(state, plan, (slot, frozen_at, target, weight, block, represents), scores, row, work)
 
 
 @jit
@@ -335,7 +440,8 @@ def weights_in(state: MixingState, slot: Any, code: Any, out: Any) -> Any:
     scale = unit(code, state.totals[1])
     spare, weights = np.empty(len(out), np.float32), np.empty(len(out), np.float32)
     shares, spare_shares = np.empty(STRATEGIES, np.float32), np.empty(STRATEGIES, np.float32)
-    weigh(state.strategy_losses, META_STRATEGY[2] / scale, spare_shares, shares)
+    rows, none, effect = state.totals[0], np.zeros(STRATEGIES), design_effect(state.units)
+    weigh(state.strategy_losses, rate_of(META_STRATEGY, scale, effect), rows, none, spare_shares, shares)
     out[:] = 0.0
     for s in range(STRATEGIES):
         sums = (
@@ -343,6 +449,6 @@ def weights_in(state: MixingState, slot: Any, code: Any, out: Any) -> Any:
             if s < len(state.stream_losses)
             else state.slot_losses[slot, s - len(state.stream_losses)]
         )
-        weigh(sums, STRATEGY_TABLE[s, 2] / scale, spare, weights)
+        weigh(sums, rate_of(STRATEGY_TABLE[s], scale, effect), rows, state.rows_needed, spare, weights)
         for k in range(len(out)):
             out[k] += shares[s] * weights[k]
