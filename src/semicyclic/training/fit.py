@@ -181,7 +181,11 @@ def fit_source(config: TrainConfig, source: Source) -> Pluralistic:
             "columns that are not used: %s; leave them out by ignore=",
             ", ".join(f"{name!r} ({why})" for name, why in unused.items()),
         )
-    learner = config.learner(reading.features.width, expected_features(reading.features), reading.labels.loss)
+    learner = config.learner(
+        reading.features.width,
+        expected_features(config, reading.features, reading.labels.loss.outputs),
+        reading.labels.loss,
+    )
     names, rows = FeatureNames.of(reading.features), 0
     reader = Reader(config, source.name, reading, names)
     for chunk in read_ahead(reader.chunks(parts)):

@@ -158,16 +158,24 @@ def hashed_features(config: TrainConfig, columns: Schema, table: Any, outputs: i
     return Features(columns, scales, min(config.budget(outputs).bits, bits))
 
 
-def expected_features(features: Features) -> int:
-    """Return the number of features to expect: fewer than columns, if features are hashed."""
-    return features.width if features.bits is None else max(features.width // COLUMNS_PER_FEATURE, 1)
+def expected_features(config: TrainConfig, features: Features, outputs: int) -> int:
+    """Return the number of features to expect, which may be less than that of columns.
+
+    outputs: scores per row.
+    """
+    if features.bits is None or config.bits is not None:
+        return features.width
+    if features.bits == config.budget(outputs).bits:
+        # There may be more features than the memory budget has columns for.
+        return features.width // 2
+    return features.width // COLUMNS_PER_FEATURE
 
 
 def new_logged_learner(
     config: TrainConfig, features: Features, loss: Loss
 ) -> ChainLearner | LoggedAutoLearner:
     """Return an untrained learner for rows with these features, with a log of visits for `what-if`."""
-    return config.logged_learner(features.width, expected_features(features), loss)
+    return config.logged_learner(features.width, expected_features(config, features, loss.outputs), loss)
 
 
 @dataclass

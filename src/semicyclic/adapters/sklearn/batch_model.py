@@ -21,8 +21,9 @@ from semicyclic.method.loss import LOGISTIC, SOFTMAX, SQUARED, Loss
 from semicyclic.method.rows import Rows
 from semicyclic.types import Array
 
-# The model is fitted to at most this many rows; beyond, one pass suffices.
-MAX_ROWS = 500_000
+# The model is fitted to at most this many rows, and nonzero cells times scores per row; beyond, one pass
+# suffices, and this model would need minutes.
+MAX_ROWS, MAX_CELLS = 500_000, 20_000_000
 # It is first evaluated after this many rows, and fitted again when there are that many times as many.
 FIRST_ROWS, GROWTH = 20, 1.2
 # Shares that are tried.
@@ -68,7 +69,8 @@ def fit_batch(rows: Rows, fine: Array, portfolio: Portfolio, auto: WalkForward) 
     loss, count = portfolio.loss, len(rows)
     bounds = _refits(portfolio, auto, count)
     has_one = loss.code in (LOGISTIC, SQUARED) or (loss.code == SOFTMAX and loss.classes > 2)
-    if not has_one or count > MAX_ROWS or not bounds:
+    too_large = count > MAX_ROWS or len(rows.values) * loss.outputs > MAX_CELLS
+    if not has_one or too_large or not bounds:
         return None
     data = BatchData.of(rows, fine, portfolio, loss)
     fit = BatchFit(data)
@@ -216,6 +218,6 @@ class BatchFit:
         """Return standardized features and marks."""
         features, marks = self.data.features[rows], self.data.marks[rows]
         if sparse.issparse(features):
-            scaled = features @ sparse.diags_array(1.0 / self.scale)
+            scaled = features @ sparse.diags(1.0 / self.scale)
             return sparse.hstack([scaled, marks], format="csr")
         return np.hstack([(features - self.mean) / self.scale, marks.toarray()])

@@ -67,8 +67,9 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
     passes : int or "auto", default="auto"
         Number of passes of `fit` over the rows. With method "auto", 1 is for candidates trained in one pass
         only; "auto" is for one more candidate, a linear model with the hour and the weekday as features that
-        is fitted to all rows at once, up to 500,000. Its share in the model is chosen by walk-forward
-        evaluation; `partial_fit` ends it. With other methods, "auto" is one pass.
+        is fitted to all rows at once, if there are up to 500,000 rows, and 20 million nonzero values times
+        scores per row. Its share in the model is chosen by walk-forward evaluation; `partial_fit` ends it.
+        With other methods, "auto" is one pass.
     shuffle_within_blocks : bool, default=True
         Whether `fit` shuffles rows within each block, for a model used after training: its guarantee assumes
         rows of a block in random order. The order of blocks does not change.
