@@ -103,14 +103,12 @@ def model_weights(portfolio: Portfolio) -> Array:
     weights[weights < MIN_MIXTURE_WEIGHT] = 0.0
     weights /= weights.sum(axis=1, keepdims=True)
     known = np.flatnonzero(columns.column_of >= 0)
-    finite = [_finite_lanes(part) for part in portfolio.parts]
+    mixed = _mix_weights(portfolio.parts, calendar.slot, weights.astype(np.float32))
     models = np.zeros((calendar.size, portfolio.loss.outputs, columns.width + 1), np.float32)
-    for fine in range(calendar.size):
-        mixed = _mix_weights(portfolio.parts, finite, fine, weights[calendar.slot[fine]])
-        if portfolio.intercept:
-            intercepts = [columns.first - 1, *portfolio.parts[0].tables.mark[fine]]
-            models[fine, :, -1] = mixed[intercepts].sum(axis=0)
-        models[fine][:, known] = mixed[columns.column_of[known]].T
+    if portfolio.intercept:
+        for fine, mark in enumerate(portfolio.parts[0].tables.mark):
+            models[fine, :, -1] = mixed[fine, [columns.first - 1, *mark]].sum(axis=0)
+    models[:, :, known] = mixed[:, columns.column_of[known]].transpose(0, 2, 1)
     return models[calendar.fine]
 
 
@@ -120,31 +118,48 @@ def _finite_lanes(part: PortfolioPart) -> tuple[Array, Array]:
     return np.isfinite(vectors).all(axis=(1, 2)), np.isfinite(frozen).all(axis=(1, 2))
 
 
-def _mix_weights(
-    parts: list[PortfolioPart], finite: list[tuple[Array, Array]], fine: int, weights: Array
-) -> Array:
-    """Return the weighted sum of all candidates in one finest block, [D, C]; non-finite ones are skipped."""
+def _mix_weights(parts: list[PortfolioPart], slot: Array, weights: Array) -> Array:
+    """Return the weighted sums of all candidates, [finest blocks, D, C]; non-finite ones are skipped.
+
+    slot: [finest blocks]. weights: [slots, K] of the candidates.
+    """
     columns, outputs = parts[0].state.vectors.shape[1:3]
-    total = np.zeros((columns, outputs), np.float32)
-    remaining = weights.astype(np.float32)
-    for (candidate_set, tables, state), (finite_vectors, finite_read_outs) in zip(parts, finite, strict=True):
-        live, remaining = np.split(remaining, [len(candidate_set.kinds) * LANES])
-        live = live.reshape(-1, LANES).copy()
-        for number, reading in enumerate(candidate_set.readings):
-            shares, remaining = np.split(remaining, [len(READ_OUT_NAMES) * LANES])
-            group = tables.group[number, fine]
+    total = np.zeros((len(slot), columns, outputs), np.float32)
+    for part in parts:
+        own, weights = np.split(weights, [part.candidate_set.size], axis=1)
+        _add_weights(total, part, slot, own)
+    return total
+
+
+def _add_weights(total: Array, part: PortfolioPart, slot: Array, weights: Array) -> None:
+    """Add the weighted sums of the candidates of one part to `total`."""
+    candidate_set, tables, state = part
+    columns, outputs = total.shape[1:]
+    finite_vectors, finite_read_outs = _finite_lanes(part)
+    live, rest = np.split(weights, [len(candidate_set.kinds) * LANES], axis=1)
+    live = live.reshape(len(weights), -1, LANES)[slot]
+    for number, reading in enumerate(candidate_set.readings):
+        shares, rest = np.split(rest, [len(READ_OUT_NAMES) * LANES], axis=1)
+        pairs, of = np.unique(np.stack([slot, tables.group[number]], axis=1), axis=0, return_inverse=True)
+        for index, (where, group) in enumerate(pairs):
+            inside = of.ravel() == index
             if state.seen[group, 1] == 0:
                 # A group without a closed visit has no read-outs: its weight goes to the live chain.
-                live[reading.kind] += shares.reshape(-1, LANES).sum(axis=0)
+                live[inside, reading.kind] += shares[where].reshape(-1, LANES).sum(axis=0)
                 continue
-            used = np.flatnonzero((shares > 0) & finite_read_outs[group].ravel())
+            used = np.flatnonzero((shares[where] > 0) & finite_read_outs[group].ravel())
             if len(used):
-                total += state.frozen[group].reshape(columns, outputs, -1)[..., used] @ shares[used]
-        for kind, share in enumerate(live):
+                read_outs = state.frozen[group].reshape(columns, outputs, -1)
+                total[inside] += read_outs[..., used] @ shares[where][used]
+    mixed: dict[tuple[int, bytes], Array] = {}
+    for fine in range(len(slot)):
+        for kind, share in enumerate(live[fine]):
             active = tables.active[kind, fine]
             active = active[active >= 0]
             used = np.flatnonzero((share > 0) & finite_vectors[active].all(axis=0))
-            for vector, coefficient in zip(active, tables.share[kind, fine], strict=False):
+            for vector, coefficient in zip(active.tolist(), tables.share[kind, fine], strict=False):
+                key = vector, share[used].tobytes() + used.tobytes()
+                if len(used) and key not in mixed:
+                    mixed[key] = state.vectors[vector][..., used] @ share[used]
                 if len(used):
-                    total += coefficient * (state.vectors[vector][..., used] @ share[used])
-    return total
+                    total[fine] += coefficient * mixed[key]
