@@ -119,8 +119,10 @@ def _calendar_of_hours(schedule: Schedule) -> Calendar:
     times = np.array(sorted(hours | {start % DAY for start in schedule.starts}))
     starts = (np.arange(7)[:, None] * DAY + times).ravel()
     weekday, time = np.divmod(np.arange(len(starts)), len(times))
-    edges, owner = (np.array(column) for column in schedule.sorted_starts)
-    block = owner[np.searchsorted(edges, starts % schedule.period, side="right") - 1]
+    order = np.argsort(schedule.starts)
+    edges = np.array(schedule.starts)[order]
+    # Before the first edge, the last block continues: index -1.
+    block = order[np.searchsorted(edges, starts % schedule.period, side="right") - 1]
     model = Schedule(
         WEEK,
         tuple(starts.tolist()),

@@ -226,7 +226,7 @@ class Schedule:
         -------
         Located
         """
-        starts, owner = (np.array(column) for column in self.sorted_starts)
+        starts, owner = (np.array(column) for column in self._sorted_starts)
         if len(ticks) >= MANY:
             table = changes(self.zone, int(ticks.min()), int(ticks.max()))
             width = self.period // self.blocks
@@ -247,13 +247,13 @@ class Schedule:
         -------
         (int, int)
         """
-        starts, owner = self.sorted_starts
+        starts, owner = self._sorted_starts
         wall = ticks + offset_at(self.zone, ticks) - self.origin
         cycle, rest = divmod(wall, self.period)
         return cycle, owner[bisect_right(starts, rest) - 1]
 
     @cached_property
-    def sorted_starts(self) -> tuple[list[int], list[int]]:
+    def _sorted_starts(self) -> tuple[list[int], list[int]]:
         """Starts in order of time, the first at 0, and the block that begins at each."""
         pairs = sorted((start, block) for block, start in enumerate(self.starts))
         if pairs[0][0] != 0:
