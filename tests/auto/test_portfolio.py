@@ -24,15 +24,15 @@ from semicyclic.auto.candidates import (
 )
 from semicyclic.auto.column_map import ColumnMap
 from semicyclic.auto.export import model_weights, weights_of
-from semicyclic.auto.kernels.mixing import (
+from semicyclic.auto.kernels.design_effect import (
     FIRST_DESIGN_EFFECT,
-    STRATEGIES,
     add_to_unit,
     close_unit,
     design_effect,
-    fade_and_add,
 )
-from semicyclic.auto.portfolio import Portfolio, freeze_days
+from semicyclic.auto.kernels.mixing import STRATEGIES, fade_and_add
+from semicyclic.auto.portfolio import Portfolio
+from semicyclic.auto.protocol import freeze_days
 from semicyclic.datasets import regimes
 from semicyclic.method import loss as losses
 from semicyclic.method import train

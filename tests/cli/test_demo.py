@@ -40,7 +40,7 @@ def test_the_demo_finds_what_the_paper_proves_and_says_where_it_ends(shown: Path
     assert data["rows"] == 327_346
     assert results["training"]["rows"]["read"] == 336_776
     # Six blocks, of which the last reaches into the next day, on each of seven days.
-    assert sc.load(shown / "model" / MODEL).blocks == 7 * 7
+    assert sc.load(shown / "model" / MODEL).blocks == 24 * 7
     questions = results["questions"]
     assert len(questions["answers"]) == 4
     for key in ("progressive", "walk_forward"):

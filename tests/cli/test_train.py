@@ -185,7 +185,7 @@ def test_inspect_tells_programs_everything(trained: Path, capsys: pytest.Capture
     assert here("inspect", str(trained / "run"), "--json", "--top", "4") == 0
     found = json.loads(capsys.readouterr().out)
     assert found["progressive"]["blocks"] == list(sc.Schedule.daily(6).labels)
-    assert len(found["blocks"]) == 6 * 7
+    assert len(found["blocks"]) == 24 * 7
     assert found["provenance"]["chosen"]["candidates"] >= 40
     assert set(found["provenance"]["chosen"]["blocks"]) == set(found["progressive"]["blocks"])
     assert found["classes"] == ["no", "yes"]

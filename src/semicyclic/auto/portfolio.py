@@ -23,7 +23,7 @@ from semicyclic.auto.buffer import RowBuffer, concat_buffers
 from semicyclic.auto.candidate_state import CandidateState, RowWindow, new_candidate_state, widen, workspace
 from semicyclic.auto.candidates import CandidateSet, CandidateTables
 from semicyclic.auto.column_map import ColumnMap
-from semicyclic.auto.protocol import EvaluationProtocol, LossPlan, new_protocol
+from semicyclic.auto.protocol import EvaluationProtocol, LossPlan, freeze_days, new_protocol
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows, rows_from_arrays, rows_to_arrays
 from semicyclic.schedule.block_edges import DAY
@@ -77,21 +77,6 @@ class LastRow(NamedTuple):
     fine: int = LONG_AGO
     frozen_at: int = LONG_AGO
     block: int = 0
-
-
-def freeze_days(day: Array, first: int, horizon: int) -> Array:
-    """Return the day on which the models that predict each day's rows were frozen.
-
-    Models are used for `horizon` days; on the first days, when less than three horizons have passed since day
-    `first`, for a third of the days before, but at least for one.
-    """
-    bounds = [0]
-    while (used := max(bounds[-1] // 3, 1)) < horizon:
-        bounds.append(bounds[-1] + used)
-    age, starts = day - first, np.array(bounds)
-    early = starts[np.searchsorted(starts, age, side="right") - 1]
-    late = starts[-1] + (age - starts[-1]) // horizon * horizon
-    return np.where(age < 0, day, first + np.where(age < starts[-1], early, late))
 
 
 class PortfolioPart(NamedTuple):

@@ -93,3 +93,18 @@ def new_protocol(
     rows = kernels.mixing.MixingRows(*(np.zeros(0, dtype) for dtype in ROW_DTYPES))
     widths = len(candidate_blocks), kernels.mixing.STRATEGIES, 1
     return EvaluationProtocol(state, rows, *(np.zeros((0, width * outputs), np.float32) for width in widths))
+
+
+def freeze_days(day: Array, first: int, horizon: int) -> Array:
+    """Return the day on which the models that predict each day's rows were frozen.
+
+    Models are used for `horizon` days; on the first days, when less than three horizons have passed since day
+    `first`, for a third of the days before, but at least for one.
+    """
+    bounds = [0]
+    while (used := max(bounds[-1] // 3, 1)) < horizon:
+        bounds.append(bounds[-1] + used)
+    age, starts = day - first, np.array(bounds)
+    early = starts[np.searchsorted(starts, age, side="right") - 1]
+    late = starts[-1] + (age - starts[-1]) // horizon * horizon
+    return np.where(age < 0, day, first + np.where(age < starts[-1], early, late))

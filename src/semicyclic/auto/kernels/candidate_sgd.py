@@ -29,6 +29,8 @@ from semicyclic.method.loss import SOFTMAX
 assert len(STEP_SHARES) == len(ADAGRAD_RATES) == STEPS
 # Added to AdaGrad's sums of squares to avoid 0 / 0; negligible next to any square that is not zero.
 TINY = 1e-30
+# A score is invalid if it exceeds 1 plus the largest target by this factor.
+MAX_SCORE_RATIO = 1e6
 
 
 @jit
@@ -241,6 +243,15 @@ def losses(
         softmax_slopes(score.reshape(shape), repeated, slope[: len(score)].reshape(shape), value)
     else:
         slopes(code, level, count, score, 0, repeated, 0, slope, 0, value)
+
+
+@jit
+def zero_invalid_scores(score: Any, largest_target: Any) -> Any:
+    """Set scores to 0 that are NaN, infinite, or far beyond the largest absolute target so far."""
+    limit = np.float32(MAX_SCORE_RATIO * (1.0 + largest_target))
+    for k in range(len(score)):
+        if not abs(score[k]) < limit:
+            score[k] = np.float32(0.0)
 
 
 @jit

@@ -6,10 +6,7 @@ or over one slot. The strategies are weighted by the same rule. Scores are avera
 are convex in the score, so the mixture is at least as good as a candidate drawn by its weights; and a mixture
 of linear models is one linear model.
 
-Rows close in time may depend on each other: then a day's rows say less than as many independent ones, and
-rates must be lower. The design effect, as in survey statistics, is the variance of the sum of a day's losses
-relative to that of as many independent rows. It is estimated from the strategies' losses in excess of the
-mixture's, and the rates of some strategies are divided by it.
+The rates of some strategies are divided by the design effect of dependent rows; see `design_effect`.
 
 Losses are scaled to negative log-likelihoods: log losses as they are, squared and Huber losses divided by
 twice their mean, others divided by their mean. This makes the weights independent of the scale of the labels.
@@ -19,7 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.auto.kernels.candidate_sgd import losses
+from semicyclic.auto.kernels.candidate_sgd import losses, zero_invalid_scores
+from semicyclic.auto.kernels.design_effect import (
+    FIRST_DESIGN_EFFECT,
+    add_to_unit,
+    close_unit,
+    design_effect,
+)
 from semicyclic.auto.kernels.simd import LANES, dot8
 from semicyclic.jit import jit
 from semicyclic.method.kernels.losses import decay
@@ -41,15 +44,11 @@ SLOT_STRATEGIES = ((512.0, 0.0, 0.5, False), (64.0, 0.2, 0.5, False))
 STRATEGIES = len(STREAM_STRATEGIES) + len(SLOT_STRATEGIES)
 # The same numbers for the weights of the strategies.
 META_STRATEGY = (1024.0, 0.2, 1.0, True)
-# The design effect that is assumed at first; it counts as much as a day of rows.
-FIRST_DESIGN_EFFECT = 5.0
 # A candidate takes part once there are this many rows for each of its blocks.
 MIN_ROWS_PER_BLOCK = 30
 # Weights are recomputed when a visit begins and after this many rows.
 REWEIGHT_EVERY_ROWS = 32
 NEVER = -(2**62)
-# A score is invalid if it exceeds 1 plus the largest target by this factor.
-MAX_SCORE_RATIO = 1e6
 STRATEGY_TABLE = np.array([*STREAM_STRATEGIES, *SLOT_STRATEGIES])
 # `dot8` computes the scores of all strategies at once, one per lane.
 assert STRATEGIES == LANES
@@ -153,54 +152,6 @@ def unit(code: Any, mean: Any) -> Any:
     if code in (LOGISTIC, SOFTMAX) or mean <= 0.0:
         return 1.0
     return 2.0 * mean if code in (SQUARED, HUBER) else mean
-
-
-@jit
-def add_to_unit(unit: Any, excess: Any, weight: Any, represents: Any) -> Any:
-    """Add a row to the sums of the open unit. excess: loss of each strategy, less that of the mixture."""
-    times = weight * represents
-    for s in range(len(excess)):
-        unit[0, s] += times
-        unit[1, s] += times * excess[s]
-        unit[2, s] += weight * times
-        unit[3, s] += weight * times * excess[s] * excess[s]
-
-
-@jit
-def close_unit(unit: Any, units: Any) -> Any:
-    """Add the sums of the open unit, and their products, to those of the units before."""
-    for s in range(unit.shape[1]):
-        rows, total = unit[0, s], unit[1, s]
-        if rows > 0.0:
-            units[0, s] += 1.0
-            units[1, s] += rows
-            units[2, s] += rows * rows
-            units[3, s] += total
-            units[4, s] += rows * total
-            units[5, s] += total * total
-            units[6, s] += unit[2, s]
-            units[7, s] += unit[3, s]
-    unit[:] = 0.0
-
-
-@jit
-def design_effect(units: Any) -> Any:
-    """Return the variance of a unit's sum of losses, relative to that of independent rows; at least 1.
-
-    Both variances are about the mean loss of all rows. The mean over strategies is returned.
-    """
-    total, count = 0.0, 0
-    for s in range(units.shape[1]):
-        if units[0, s] == 0.0:
-            continue
-        mean = units[3, s] / units[1, s]
-        of_sums = units[5, s] - 2.0 * mean * units[4, s] + mean * mean * units[2, s]
-        of_rows = units[7, s] - mean * mean * units[6, s]
-        if of_rows > 0.0:
-            first = of_rows / units[0, s]
-            total += (FIRST_DESIGN_EFFECT * first + of_sums) / (first + of_rows)
-            count += 1
-    return max(1.0, total / count) if count > 0 else FIRST_DESIGN_EFFECT
 
 
 @jit
@@ -337,15 +288,6 @@ def mix(
         for s in range(STRATEGIES):
             strategy_score[s * outputs + c] = part[s]
             auto[c] += shares[s] * part[s]
-
-
-@jit
-def zero_invalid_scores(score: Any, largest_target: Any) -> Any:
-    """Set scores to 0 that are NaN, infinite, or far beyond the largest absolute target so far."""
-    limit = np.float32(MAX_SCORE_RATIO * (1.0 + largest_target))
-    for k in range(len(score)):
-        if not abs(score[k]) < limit:
-            score[k] = np.float32(0.0)
 
 
 @jit
