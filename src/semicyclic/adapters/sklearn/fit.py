@@ -24,7 +24,7 @@ from semicyclic.method.rows import Rows, count_features, with_fields
 from semicyclic.tables.labels import Labels
 from semicyclic.training.config import TrainConfig
 from semicyclic.training.learner import AUTO, AutoLearner, ChainLearner, Learner
-from semicyclic.training.reader import learn_in_chunks
+from semicyclic.training.reader import expected_features, learn_in_chunks
 from semicyclic.types import Array
 
 # Maximum pages of visit records; beyond it, the records are dropped if no read-out needs them.
@@ -60,7 +60,7 @@ def fit_all(estimator: Any, given: LabelledInputs, rng: np.random.Generator | No
         raise ValueError(
             f"passes={passes}: method='auto' takes 'auto' or 1: set one of them or another method"
         )
-    learner = _untrained(config, rows, given.loss)
+    learner = _untrained(config, rows, given.loss, frame)
     scaled = _with_targets(rows, labels)
     if isinstance(learner, EstimatorAuto) and estimator.passes == AUTO:
         learner.learn_all(*_sort_by_time(scaled, located.ticks))
@@ -101,7 +101,7 @@ def fit_more(estimator: Any, given: LabelledInputs, fitted: Fitted | None) -> Fi
         rows = _rows_of(estimator, given, frame, located)
         labels = label_scaling(rows.labels, located.ticks, given.loss, config, frame)
         warn_each(_likely_mistakes(estimator, rows, given.inputs, frame))
-        learner = _untrained(config, rows, given.loss)
+        learner = _untrained(config, rows, given.loss, frame)
         fitted = Fitted(learner, locator, fixed_settings(estimator), sample_of(rows), frame, labels)
     else:
         rows = _rows_of(estimator, given, fitted.frame, located)
@@ -237,10 +237,14 @@ def _with_targets(rows: Rows, labels: Labels) -> Rows:
     )
 
 
-def _untrained(config: TrainConfig, rows: Rows, loss: Loss) -> Learner:
+def _untrained(config: TrainConfig, rows: Rows, loss: Loss, frame: FrameEncoding | None) -> Learner:
     """Return an untrained learner for rows like these."""
     if config.method == AUTO:
-        portfolio = config.portfolio(rows.width, count_features(rows), loss, intercept=rows.intercept)
+        if frame is None:
+            features = count_features(rows)
+        else:
+            features = expected_features(config, frame.encoding.features, loss.outputs)
+        portfolio = config.portfolio(rows.width, features, loss, intercept=rows.intercept)
         return EstimatorAuto(portfolio, rows.values.dtype)
     return config.chain_learner(rows.width, loss, intercept=rows.intercept, dtype=rows.values.dtype)
 
