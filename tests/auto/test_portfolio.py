@@ -32,7 +32,7 @@ from semicyclic.auto.kernels.design_effect import (
 )
 from semicyclic.auto.kernels.mixing import STRATEGIES, fade_and_add
 from semicyclic.auto.portfolio import Portfolio
-from semicyclic.auto.protocol import freeze_days
+from semicyclic.auto.protocol import freeze_units, freeze_walls
 from semicyclic.datasets import regimes
 from semicyclic.method import loss as losses
 from semicyclic.method import train
@@ -274,16 +274,25 @@ def test_kept_and_restored_it_goes_on_as_if_nothing_had_happened() -> None:
 
 def test_models_are_used_for_the_horizon_and_at_first_for_less() -> None:
     day = np.arange(100, 400)
-    assert (freeze_days(day, 100, 1) == day).all()
+    assert (freeze_units(day, 100, 1) == day).all()
     for horizon in (2, 7, 30):
-        frozen = freeze_days(day, 100, horizon)
+        frozen = freeze_units(day, 100, horizon)
         age = day - frozen
         assert (np.diff(frozen) >= 0).all()
         assert age.min() == 0
         assert age.max() == horizon - 1
         assert (age <= np.maximum((frozen - 100) // 3, 1)).all()
         # A late row may be of a day before the first.
-        assert freeze_days(np.array([90]), 100, horizon).tolist() == [90]
+        assert freeze_units(np.array([90]), 100, horizon).tolist() == [90]
+
+
+def test_on_the_first_day_models_are_used_for_hours_if_the_horizon_is_longer() -> None:
+    wall = 100 * DAY + np.arange(0, 72 * HOUR, HOUR // 4)
+    assert (freeze_walls(wall, 100, 1) == wall // DAY * DAY).all()
+    frozen = freeze_walls(wall, 100, 7)
+    hours = np.unique((frozen - 100 * DAY) // HOUR).tolist()
+    assert hours == [0, 1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 24, 48]
+    assert (frozen <= wall).all()
 
 
 # ------------------------------------------------------------------------------------ the calendar

@@ -23,7 +23,7 @@ from semicyclic.auto.buffer import RowBuffer, concat_buffers
 from semicyclic.auto.candidate_state import CandidateState, RowWindow, new_candidate_state, widen, workspace
 from semicyclic.auto.candidates import CandidateSet, CandidateTables
 from semicyclic.auto.column_map import ColumnMap
-from semicyclic.auto.protocol import EvaluationProtocol, LossPlan, freeze_days, new_protocol
+from semicyclic.auto.protocol import EvaluationProtocol, LossPlan, freeze_units, freeze_walls, new_protocol
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows, rows_from_arrays, rows_to_arrays
 from semicyclic.schedule.block_edges import DAY
@@ -94,8 +94,7 @@ class Portfolio:
     candidate_set: the candidates. loss: the loss; targets use its encoding. width: number of features.
     delay: time from a row's arrival until its label is known, in microseconds.
     freeze: "day" (models are frozen at local midnight) or "visit" (when a visit begins).
-    horizon: with freeze "day", the number of days that a model is used for. The first models are used for
-        shorter, for a third of the days before.
+    horizon: with freeze "day", the number of days that a model is used for; see `freeze_walls`.
     subsample: score as few rows as possible: the progressive protocol only until the walk-forward one has
         enough freeze times, and in a long stream only every second, fourth, eighth row.
     max_columns: maximum number of columns; beyond it, features share columns.
@@ -208,10 +207,11 @@ class Portfolio:
         if self.freeze == "day":
             day = self._days(clock, cycle, zone)
             start = int(day[0]) if self.first_day == LONG_AGO and len(day) else self.first_day
-            frozen = freeze_days(day, start, self.horizon)
             if zone is not None:
-                return from_wall(zone, frozen * DAY, ambiguous="earlier", missing="shift").ticks
-            previous = freeze_days(np.array([self.last.cycle]), start, self.horizon)
+                frozen = freeze_walls(to_wall(zone, clock), start, self.horizon)
+                return from_wall(zone, frozen, ambiguous="earlier", missing="shift").ticks
+            frozen = freeze_units(day, start, self.horizon)
+            previous = freeze_units(np.array([self.last.cycle]), start, self.horizon)
             changed = np.diff(frozen, prepend=previous) != 0
         else:
             changed = np.diff(cycle, prepend=self.last.cycle) != 0

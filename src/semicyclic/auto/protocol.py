@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from semicyclic.auto import kernels
+from semicyclic.auto.calendar import HOUR
+from semicyclic.schedule.block_edges import DAY
 from semicyclic.schedule.label_delay import known_before
 from semicyclic.types import Array
 
@@ -95,16 +97,30 @@ def new_protocol(
     return EvaluationProtocol(state, rows, *(np.zeros((0, width * outputs), np.float32) for width in widths))
 
 
-def freeze_days(day: Array, first: int, horizon: int) -> Array:
-    """Return the day on which the models that predict each day's rows were frozen.
+def freeze_walls(wall: Array, first: int, horizon: int) -> Array:
+    """Return the wall times at which the models that predict rows at some wall times were frozen.
 
-    Models are used for `horizon` days; on the first days, when less than three horizons have passed since day
-    `first`, for a third of the days before, but at least for one.
+    Models are frozen at midnight and used for `horizon` days, at first for less: see `freeze_units`. If the
+    horizon is more than a day, those of day `first` are used for hours, so that short streams are judged too.
+    """
+    day = wall // DAY
+    frozen = freeze_units(day, first, horizon) * DAY
+    if horizon == 1:
+        return frozen
+    hour = freeze_units(wall // HOUR, 24 * first, 24)
+    return np.where(day == first, hour * HOUR, frozen)
+
+
+def freeze_units(unit: Array, first: int, horizon: int) -> Array:
+    """Return the day, cycle or hour at whose beginning the models that predict each one's rows were frozen.
+
+    Models are used for `horizon` of these units; at first, when less than three horizons have passed since
+    unit `first`, for a third of the units before, but at least for one.
     """
     bounds = [0]
     while (used := max(bounds[-1] // 3, 1)) < horizon:
         bounds.append(bounds[-1] + used)
-    age, starts = day - first, np.array(bounds)
+    age, starts = unit - first, np.array(bounds)
     early = starts[np.searchsorted(starts, age, side="right") - 1]
     late = starts[-1] + (age - starts[-1]) // horizon * horizon
-    return np.where(age < 0, day, first + np.where(age < starts[-1], early, late))
+    return np.where(age < 0, unit, first + np.where(age < starts[-1], early, late))
