@@ -23,8 +23,7 @@ from semicyclic.method import metrics, train
 from semicyclic.method.batches import RowOrder, pack
 from semicyclic.method.evaluate import by_block
 from semicyclic.method.loss import logistic
-from semicyclic.method.rows import Rows
-from semicyclic.method.sparse import SparseRows
+from semicyclic.method.rows import Rows, SparseRows
 
 ROWS = 200_000
 

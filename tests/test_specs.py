@@ -92,7 +92,9 @@ def test_what_is_no_read_out_is_refused(text: str) -> None:
 def test_steps_are_read_as_values() -> None:
     assert specs.parse_step("step_size", "adaptive") == sc.step.adagrad(0.2)
     assert specs.parse_step("step_size", "adaptive:.5") == sc.step.adagrad(0.5)
+    assert specs.parse_step("step_size", "normalized") == sc.step.normalized()
+    assert specs.parse_step("step_size", "normalized:.5") == sc.step.normalized(0.5)
     assert specs.parse_step("step_size", ".25") == sc.step.constant(0.25)
-    for text in ("", "adaptive:x", "adaptive:0", "-1", "fast", "inf"):
+    for text in ("", "adaptive:x", "adaptive:0", "normalized:-1", "-1", "fast", "inf"):
         with pytest.raises(ValueError, match="step_size="):
             specs.parse_step("step_size", text)

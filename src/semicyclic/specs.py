@@ -4,13 +4,14 @@ Each takes a string, as on the command line, or the value itself, as in Python.
 """
 
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
 from semicyclic.method.average import ReadOut
-from semicyclic.method.step import RATE, Step, adagrad, constant
+from semicyclic.method.step import RATE, Step, adagrad, constant, normalized
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timestamps import to_microseconds
 
@@ -28,6 +29,12 @@ READ_OUTS: dict[str, tuple[str | None, str]] = {
     "tail": ("5", "mean of the last half of the cycles, or of the last 5"),
     "fading": ("7", "mean with weights that halve every 7 cycles"),
     "polynomial": ("3", "mean with weights that grow as the 3rd power of the step"),
+}
+# Step rules that have a name.
+STEP_RULES: dict[str, Callable[[float], Step]] = {
+    "normalized": normalized,
+    "adaptive": adagrad,
+    "constant": constant,
 }
 
 
@@ -121,20 +128,29 @@ def parse_read_out(name: str, text: str | ReadOut) -> ReadOut:
 
 
 def parse_step(name: str, text: str | float | Step) -> Step:
-    """Parse adaptive, adaptive:.5 (AdaGrad and its rate), or a constant step size."""
+    """Parse normalized or adaptive (AdaGrad), with a rate if another than .2, or a constant step size."""
     if isinstance(text, Step):
         return text
     is_number = isinstance(text, float | int | np.number) and not isinstance(text, bool)
     if not isinstance(text, str) and not is_number:
-        raise ValueError(f"{name}={text!r}: give 'adaptive', a number, or a rule of semicyclic.step")
-    rule, _, rate = str(text).partition(":")
+        raise ValueError(f"{name}={text!r}: give 'normalized', a number, or a rule of semicyclic.step")
+    rule, colon, number = str(text).partition(":")
+    if rule not in STEP_RULES or rule == "constant":
+        rule, colon, number = "constant", ":", str(text)
     try:
-        size = float(rate or RATE) if rule == "adaptive" else float(text)
+        size = float(number) if colon else RATE
     except ValueError:
-        raise ValueError(f"{name}={text!r}: write adaptive, adaptive:.5 or a number such as .5") from None
+        raise ValueError(
+            f"{name}={text!r}: write normalized, normalized:.5, adaptive, or a number such as .5"
+        ) from None
     if not 0 < size < 1e6:
         raise ValueError(f"{name}={text!r}: must be positive")
-    return adagrad(size) if rule == "adaptive" else constant(size)
+    return STEP_RULES[rule](size)
+
+
+def step_rule(step: Step) -> str | None:
+    """Return the name of a step's rule in `STEP_RULES`; None if it has none."""
+    return next((rule for rule, make in STEP_RULES.items() if make(step.size) == step), None)
 
 
 def _blocks(text: str) -> dict[str, Any]:

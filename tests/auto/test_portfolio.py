@@ -36,8 +36,9 @@ from semicyclic.auto.protocol import freeze_units, freeze_walls
 from semicyclic.datasets import regimes
 from semicyclic.method import loss as losses
 from semicyclic.method import train
+from semicyclic.method.column_scale import ColumnScale
 from semicyclic.method.loss import Loss
-from semicyclic.method.rows import Rows
+from semicyclic.method.rows import Rows, with_fields
 from semicyclic.method.step import adagrad, constant
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.visits import visits
@@ -49,12 +50,12 @@ UNEVEN = Schedule.daily(edges=["06:00", "13:30", "22:00"])
 
 
 def some_rows(count: int, days: int, seed: int, *, kind: str = "two", unit: bool = False) -> Rows:
-    """Rows at random times of some days; features of one length where asked."""
+    """Rows at random times of some days; where asked, values of a column have one size."""
     rng = np.random.default_rng(seed)
     when = (np.sort(rng.integers(0, days * DAY, count)) + START) / 1e6
     X = rng.normal(size=(count, 4))
     if unit:
-        X /= np.linalg.norm(X, axis=1, keepdims=True)
+        X = np.sign(X) * [0.5, 1.0, 4.0, 16.0]
     label: Any = rng.random(count) < 1 / (1 + np.exp(-2 * X[:, 0]))
     if kind == "three":
         label = rng.integers(0, 3, count)
@@ -87,10 +88,14 @@ def value_of(loss: Loss, score: Any, labels: Any) -> Any:
 
 @pytest.mark.parametrize("kind", ["two", "three", "number"])
 def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
-    """Live candidates of every kind and step: their losses are the progressive losses of `train.chain`."""
+    """Live candidates of every kind and step: their losses are the progressive losses of `train.chain`.
+
+    The chain is given normalized features.
+    """
     rows = some_rows(700, 9, 1, kind=kind, unit=True)
     schedule, loss = Schedule.daily(6), loss_for(kind)
     portfolio, answers = run_through(rows, schedule, loss)
+    rows, _ = ColumnScale.empty(4).normalize(rows)
     scores = joined(answers, "progressive").astype(np.float64)
     calendar = portfolio.candidate_set.calendar
     assert rows.when is not None
@@ -105,9 +110,9 @@ def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
             data = bare if each.bare else marked if each.marked else placed
             energy = float((each.basis.coefficient[0] ** 2).sum())
             for lane in range(LANES):
-                # All rows have length one, and the intercept: 2 in all.
+                # All rows have four values of size one, and the intercept.
                 step = (
-                    constant(STEP_SHARES[lane] / (2 * energy))
+                    constant(STEP_SHARES[lane] / (5 * energy))
                     if lane < 4
                     else adagrad(ADAGRAD_RATES[lane - 4])
                 )
@@ -115,12 +120,26 @@ def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
                 alone = run.progressive_visits().loss
                 own = value_of(loss, scores[:, number], rows.labels)
                 mean = np.array([own[low:high].mean() for low, high in pairwise(starts)])
-                # The largest rate saturates the softmax: then the first step on a new column has full length,
-                # whether or not its gradient is below single precision.
-                if (kind, lane) != ("three", LANES - 1):
+                # The largest rate saturates the logistic function: then the first step on a new column has
+                # full length, whether or not its gradient is below single precision.
+                if kind == "number" or lane < LANES - 1:
                     assert np.allclose(mean, alone, rtol=2e-3, atol=2e-4), (each.name, lane)
                 number += 1
         number += LANES * len(READ_OUT_NAMES) * len(part.candidate_set.readings)
+
+
+@pytest.mark.parametrize("kind", ["two", "three", "number"])
+def test_the_units_of_features_do_not_matter(kind: str) -> None:
+    """A power of two changes no bit of an answer, nor of a weight once it is divided by it."""
+    rows, loss = some_rows(700, 9, 1, kind=kind), loss_for(kind)
+    bits = np.array([20, 0, -20, 5])
+    scaled = with_fields(rows, values=rows.values * (2.0 ** bits[rows.indices]).astype(np.float32))
+    one, other = (run_through(each, Schedule.daily(6), loss) for each in (rows, scaled))
+    for name in ("progressive", "progressive_auto", "forward", "forward_auto"):
+        np.testing.assert_array_equal(joined(one[1], name), joined(other[1], name))
+    weights, other_weights = model_weights(one[0]), model_weights(other[0])
+    np.testing.assert_array_equal(weights[..., :-1], other_weights[..., :-1] * 2.0**bits)
+    assert np.abs(weights[..., 0]).max() > 0.01
 
 
 def with_marks(rows: Rows, calendar: Any) -> Rows:
@@ -137,10 +156,11 @@ def with_marks(rows: Rows, calendar: Any) -> Rows:
 
 
 def test_a_read_out_scores_what_that_of_its_chain_does() -> None:
-    """Means, fading means and last cycles of a run, as of midnight."""
+    """Means, fading means and last cycles of a run on normalized features, as of midnight."""
     rows = some_rows(900, 12, 2)
     schedule = Schedule.daily(4)
     portfolio, answers = run_through(rows, schedule, losses.logistic)
+    rows, _ = ColumnScale.empty(4).normalize(rows)
     scores = joined(answers, "forward")[:, :, 0]
     assert rows.when is not None
     cycle, block = schedule.place(rows.when)
@@ -174,9 +194,10 @@ def test_a_read_out_scores_what_that_of_its_chain_does() -> None:
 def test_walking_forward_is_answering_by_models_of_the_last_midnight(horizon: int) -> None:
     """Or by those of up to three midnights ago.
 
-    Each day's answers are those that a portfolio gives which has met the days before only, and ended.
+    Each day's answers are those that a portfolio gives which has met the days before only, and ended. A model
+    that is saved at midnight has the scales of its columns as of then: these do not change here.
     """
-    rows = some_rows(900, 16, 3)
+    rows = some_rows(900, 16, 3, unit=True)
     schedule = Schedule.daily(4, zone="Europe/Paris")
     _, answers = run_through(rows, schedule, losses.logistic, horizon=horizon)
     forward, mixed = joined(answers, "forward")[:, :, 0], joined(answers, "forward_auto")[:, 0]

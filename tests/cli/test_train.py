@@ -246,7 +246,7 @@ def test_progress_is_shown_on_a_terminal(
             ("train", "ROWS", *TRAIN, "--out", "o", "--memory", "much"),
             "--memory much: write a size, such as 1GB",
         ),
-        (("train", "ROWS", *TRAIN, "--out", "o", "--step-size", "big"), "--step-size big: write adaptive"),
+        (("train", "ROWS", *TRAIN, "--out", "o", "--step-size", "big"), "--step-size big: write normalized"),
         (("train", "ROWS", *TRAIN, "--out", "o", "--step-size", "-1"), "--step-size"),
         (
             ("train", "ROWS", *TRAIN, "--out", "o", "--read-out", "tail:"),

@@ -28,6 +28,7 @@ class Problem:
     basis: Basis
     step: Step
     radius: float = inf
+    l2: float = 0.0
     block_weights: Sequence[float] | None = None
     weight: Array | None = None
     intercept: bool = True
@@ -46,6 +47,7 @@ def run(problem: Problem, start: Array | None = None) -> tuple[list[Iterate], fl
         step=problem.step,
         batch_size=problem.batch_size,
         radius=problem.radius,
+        l2=problem.l2,
         block_weights=problem.block_weights,
         start=start,
     )

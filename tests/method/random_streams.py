@@ -66,6 +66,7 @@ def case(
     rule: str = "sgd",
     batch_size: int = 3,
     radius: float = float("inf"),
+    l2: float = 0.0,
     weighted: bool = False,
     intercept: bool = True,
     dtype: type = np.float64,
@@ -79,8 +80,12 @@ def case(
     if width == "wide":
         d, filled = 120, 0.02
     # Quarters are exact in float32 too; but they cancel, which adaptive steps cannot abide.
-    X = rng.normal(size=(n, d)).astype(dtype) if rule == "adagrad" else rng.integers(-4, 5, (n, d)) / 4
+    adaptive = rule in ("adagrad", "normalized")
+    X = rng.normal(size=(n, d)).astype(dtype) if adaptive else rng.integers(-4, 5, (n, d)) / 4
     X = X.astype(float) * (rng.random((n, d)) < filled)
+    if rule == "normalized":
+        X *= 10.0 ** rng.integers(-3, 4, d)
+        X = X.astype(dtype).astype(float)
     cycle, block = itinerary(rng, blocks, n)
     if loss == "softmax":
         y = rng.integers(0, 3, n).astype(float)
@@ -95,10 +100,17 @@ def case(
     weight = rng.integers(0, 8, n) / 4 if weighted else None
     basis = make_basis(kind, blocks, rng)
     eta = float(rng.uniform(0.05, 0.8))
-    step: Any = {"sgd": eta, "dual": steps.dual_averaging(eta), "adagrad": steps.adagrad(eta, box=0.7)}[rule]
+    step: Any = {
+        "sgd": eta,
+        "dual": steps.dual_averaging(eta),
+        "adagrad": steps.adagrad(eta, box=0.7),
+        "normalized": steps.normalized(eta),
+    }[rule]
     settings: dict[str, Any] = {"loss": LOSSES[loss], "step_size": step, "batch_size": batch_size}
     if radius < float("inf"):
         settings["radius"] = radius
+    if l2 > 0.0:
+        settings["l2"] = l2
     rows = Rows(X, y, block=block, cycle=cycle, weight=weight, intercept=intercept, dtype=dtype)
     problem = oracle.Problem(
         X=X,
@@ -110,6 +122,7 @@ def case(
         basis=basis,
         step=steps.of(step),
         radius=radius,
+        l2=l2,
         weight=weight,
         intercept=intercept,
     )

@@ -59,7 +59,7 @@ def test_the_single_chain_equals_its_definition_for_every_loss(
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rule", ["sgd", "dual", "adagrad"])
+@pytest.mark.parametrize("rule", ["sgd", "dual", "adagrad", "normalized"])
 @given(seed=seeds, batch_size=st.integers(1, 7), weighted=st.booleans())
 @settings(max_examples=8, deadline=None)
 def test_every_basis_and_rule_equals_its_definition(
@@ -85,7 +85,60 @@ def test_projected_chains_equal_their_definition(
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("rule", ["sgd", "dual", "adagrad"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rule", ["sgd", "adagrad", "normalized"])
+@given(
+    seed=seeds, l2=st.sampled_from([1e-3, 0.1, 1.0]), loss=st.sampled_from(["softmax", "squared", "hinge"])
+)
+@settings(max_examples=8, deadline=None)
+def test_chains_with_a_penalty_equal_their_definition(
+    width: str, kind: str, rule: str, seed: int, l2: float, loss: str
+) -> None:
+    # Constant steps cannot shrink several vectors of a chain and keep their intercepts.
+    intercept = rule != "sgd" or kind in ("single", "separate")
+    radius = 0.5 if rule == "sgd" and seed % 2 else float("inf")
+    made = case(seed, width=width, kind=kind, rule=rule, loss=loss, l2=l2, intercept=intercept, radius=radius)
+    check_against_oracle(made, trained(made), tolerance=1e-12, near=1e-4)
+
+
+@pytest.mark.parametrize("step", [0.4, sc.step.adagrad(0.4)], ids=["constant", "adaptive"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+def test_full_gradients_with_a_penalty_end_in_the_regularized_optimum(loss: str, step: Any) -> None:
+    """Ridge and logistic regression, as scikit-learn solves them."""
+    linear_model = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(4)
+    n, l2, cycles = 40, 0.05, 4000
+    X = rng.normal(size=(n, 3))
+    y = X @ [1.0, -2.0, 0.0] + 3.0 + rng.normal(size=n)
+    if loss == "logistic":
+        y = (y > 3.0).astype(float)
+        exact = linear_model.LogisticRegression(C=1 / (n * l2), tol=1e-10).fit(X, y)
+    else:
+        exact = linear_model.Ridge(alpha=n * l2).fit(X, y)
+    block, cycle = np.zeros(n * cycles, int), np.repeat(np.arange(cycles), n)
+    rows = sc.Rows(np.tile(X, (cycles, 1)), np.tile(y, cycles), block=block, cycle=cycle, dtype=np.float64)
+    run = train.pluralistic(rows, 1, loss=LOSSES[loss], step_size=step, batch_size=n, l2=l2)
+    weights = run.last().weights[0, 0]
+    np.testing.assert_allclose(weights[:-1], exact.coef_.ravel(), atol=1e-4)
+    np.testing.assert_allclose(weights[-1], np.ravel(exact.intercept_)[0], atol=1e-4)
+
+
+def test_a_penalty_that_a_chain_cannot_have_is_refused() -> None:
+    made = case(3, kind="residual")
+    with pytest.raises(ValueError, match="needs chains of one vector"):
+        trained(made, l2=0.1)
+    with pytest.raises(ValueError, match="l2=-1: the strength"):
+        trained(made, l2=-1)
+    made = case(3, rule="dual")
+    with pytest.raises(ValueError, match="dual averaging has no l2="):
+        trained(made, l2=0.1)
+    made = case(3)
+    with pytest.raises(ValueError, match=r"times the step size .* must be below 1"):
+        trained(made, l2=100.0)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("rule", ["sgd", "dual", "adagrad", "normalized"])
 @given(seed=seeds, kind=st.sampled_from(KINDS), loss=st.sampled_from(["softmax", "squared"]))
 @settings(max_examples=8, deadline=None)
 def test_several_scores_a_row_go_with_every_basis_and_rule(

@@ -371,7 +371,7 @@ def test_bad_read_outs_are_refused() -> None:
         (lambda: run.fading(0.0), "positive number of cycles"),
         (lambda: run.polynomial(0.0), "must be positive"),
         (lambda: run.coarser(2), "give groups="),
-        (lambda: run.coarser(2, groups=[9] * run.blocks), "a number from 0 to 1"),
+        (lambda: run.coarser(2, groups=[9] * run.blocks), "a number below 2"),
         (lambda: run.soft(np.ones((run.blocks, 2)), 2), "must be distributions"),
     ]
     for call, sentence in refused:

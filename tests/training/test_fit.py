@@ -300,7 +300,7 @@ WRONG: dict[str, tuple[Any, str]] = {
     "bins": (lambda: fit(bins=0), "bins=0: must be from 1 to 1000"),
     "memory": (lambda: fit(memory="1MB"), "memory='1MB': must be at least 64MB"),
     "auto": (lambda: fit(step_size=0.5), "method='auto' tries many of these"),
-    "step": (lambda: fit(method="separate", step_size=sc.step.paper()), "takes step.adagrad"),
+    "step": (lambda: fit(method="separate", step_size=sc.step.paper()), "takes step.normalized"),
     "format": (lambda: fit(format="csv"), "format= and encoding= are for files"),
     "an array": (lambda: fit(np.eye(3)), "a table is a ndarray: give a data frame"),
     "read": (lambda: sc.read(3, when="when"), "a table is a int"),

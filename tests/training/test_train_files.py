@@ -108,9 +108,11 @@ def test_the_stream_learns_what_one_pass_in_memory_learns(tmp_path: Path) -> Non
     path = write(tmp_path, rows)
     known = sc.read(path, when="at", label="y", bits=10, bins=4)
     for method in sc.train.METHODS:
-        job = replace(JOB, method=method, sample_rows=1 << 14)
+        l2 = 0.01 if method == "residual" else 0.0
+        job = replace(JOB, method=method, sample_rows=1 << 14, l2=l2)
         run(tmp_path / method, [path], job)
-        made = getattr(sc.train, method)(known, SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=16)
+        step = sc.step.normalized()
+        made = getattr(sc.train, method)(known, SCHEDULE, step_size=step, batch_size=16, l2=l2)
         expected = made.mean().weights
         assert np.allclose(weights(tmp_path / method), expected, atol=2e-5)
         results = json.loads((tmp_path / method / RESULTS).read_text())
@@ -132,7 +134,7 @@ def test_other_read_outs_can_be_had(tmp_path: Path, read_out: str, same: Any) ->
         replace(JOB, read_out=specs.parse_read_out("read_out", read_out), sample_rows=1 << 14),
     )
     known = sc.read(path, when="at", label="y", bits=10, bins=4)
-    made = sc.train.pluralistic(known, SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=16)
+    made = sc.train.pluralistic(known, SCHEDULE, step_size=sc.step.normalized(), batch_size=16)
     assert np.allclose(weights(tmp_path / "out"), same(made).weights, atol=2e-5)
     if read_out == "tail:2":
         # And from the checkpoint, which knows all but the unfilled minibatch and the open cycle.
@@ -448,7 +450,7 @@ def test_a_label_is_learned_only_after_its_delay(tmp_path: Path, hourly: bool, l
         score = 0.0
         if seen:
             made = sc.train.pluralistic(
-                known[:seen], SCHEDULE, step_size=sc.step.adagrad(0.2), batch_size=4, final=False
+                known[:seen], SCHEDULE, step_size=sc.step.normalized(), batch_size=4, final=False
             )
             score = float(made.consensus_last().score(known[row : row + 1])[0]) if made.log.pages else 0.0
         losses[row] = logistic.value(np.array([score]), target[row : row + 1])[0]

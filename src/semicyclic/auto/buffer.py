@@ -17,6 +17,7 @@ class RowBuffer(NamedTuple):
     fine: [n] finest block.
     clock: [n] arrival time. frozen_at: [n] freeze time, that is when the models that predict the row in the
         walk-forward protocol were last updated. Both in microseconds since 1970.
+    normalized: [cells] values of the features, divided by the scale of their column on arrival.
     """
 
     rows: Rows
@@ -24,6 +25,7 @@ class RowBuffer(NamedTuple):
     fine: Array
     clock: Array
     frozen_at: Array
+    normalized: Array
 
     @property
     def size(self) -> int:
@@ -38,7 +40,16 @@ class RowBuffer(NamedTuple):
 
     def take(self, part: slice) -> "RowBuffer":
         """Return a contiguous slice of the rows."""
-        return RowBuffer(self.rows[part], *(column[part] for column in self[1:]))
+        first, last, _ = part.indices(self.size)
+        begin, end = self.rows.indptr[[first, max(first, last)]] - self.rows.indptr[0]
+        return RowBuffer(
+            self.rows[part],
+            self.target[part],
+            self.fine[part],
+            self.clock[part],
+            self.frozen_at[part],
+            self.normalized[begin:end],
+        )
 
 
 def concat_buffers(first: RowBuffer, second: RowBuffer) -> RowBuffer:

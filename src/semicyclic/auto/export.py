@@ -109,6 +109,7 @@ def model_weights(portfolio: Portfolio) -> Array:
         for fine, mark in enumerate(portfolio.parts[0].tables.mark):
             models[fine, :, -1] = mixed[fine, [columns.first - 1, *mark]].sum(axis=0)
     models[:, :, known] = mixed[:, columns.column_of[known]].transpose(0, 2, 1)
+    models *= portfolio.scale.factors(models.dtype)
     return models[calendar.fine]
 
 

@@ -24,6 +24,7 @@ from semicyclic.auto.candidate_state import CandidateState, RowWindow, new_candi
 from semicyclic.auto.candidates import CandidateSet, CandidateTables
 from semicyclic.auto.column_map import ColumnMap
 from semicyclic.auto.protocol import EvaluationProtocol, LossPlan, freeze_units, freeze_walls, new_protocol
+from semicyclic.method.column_scale import ColumnScale
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows, rows_from_arrays, rows_to_arrays
 from semicyclic.schedule.block_edges import DAY
@@ -102,6 +103,7 @@ class Portfolio:
     first_day: local day of the first row, or without a time zone its cycle.
     parts: the candidates, split. protocols: the active protocols by name.
     waiting: rows whose labels are not known yet. columns: columns of the features.
+    scale: of each feature, by which its values are divided: candidates are trained on normalized features.
     last: the last row.
     """
 
@@ -122,6 +124,7 @@ class Portfolio:
     protocols: dict[str, EvaluationProtocol] = field(default_factory=dict)
     waiting: RowBuffer | None = None
     columns: ColumnMap = field(init=False)
+    scale: ColumnScale = field(init=False)
     last: LastRow = LastRow()  # noqa: RUF009
 
     def __post_init__(self) -> None:
@@ -129,6 +132,7 @@ class Portfolio:
         # The intercept, the marks and at least one column for features.
         self.max_columns = max(self.max_columns, self.candidate_set.marks + 2)
         self.columns = ColumnMap(self.width, self.candidate_set.marks + 1, self.max_columns)
+        self.scale = ColumnScale.empty(self.width)
         outputs, calendar = self.loss.outputs, self.candidate_set.calendar
         for candidate_set in self.candidate_set.split(PARTS):
             tables = candidate_set.tables()
@@ -189,12 +193,14 @@ class Portfolio:
             if self.first_day == LONG_AGO:
                 self.first_day = int(self._days(clock, cycle, zone)[0])
             self.last = LastRow(int(cycle[-1]), int(fine[-1]), int(frozen_at[-1]), int(block[-1]))
+        normalized, self.scale = self.scale.normalize(rows)
         return RowBuffer(
             rows.with_blocks(block, cycle),
             np.asarray(target, np.float32),
             np.asarray(fine, np.int64),
             np.asarray(clock, np.int64),
             frozen_at,
+            normalized.values,
         )
 
     def freeze_times(self, clock: Array, cycle: Array, fine: Array, zone: str | None) -> Array:
@@ -296,6 +302,8 @@ class Portfolio:
         """Return the complete state as named arrays, for a checkpoint."""
         arrays = {
             "column_of": self.columns.column_of,
+            "scale.mean_square": self.scale.mean_square,
+            "scale.count": self.scale.count,
             "counts": np.array([self.rows, self.freezes, self.first_day, self.columns.used, *self.last]),
         }
         for number, part in enumerate(self.parts):
@@ -320,6 +328,7 @@ class Portfolio:
         self.rows, self.freezes, self.first_day, used, *last = (int(count) for count in arrays["counts"])
         self.columns.used, self.columns.column_of = used, arrays["column_of"].copy()
         self.last = LastRow(*last)
+        self.scale = ColumnScale(*copies("scale", ("mean_square", "count")))
         self.parts = [
             part._replace(state=CandidateState(*copies(f"part{number}", CandidateState._fields)))
             for number, part in enumerate(self.parts)
@@ -365,7 +374,7 @@ class Portfolio:
         starts = indptr + np.arange(rows.size + 1) * (mark.shape[1] + 1)
         columns, values = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]), np.float32)
         norm = np.empty(rows.size, np.float32)
-        cells = indptr, indices, rows.rows.values.astype(np.float32, copy=False)
+        cells = indptr, indices, rows.normalized.astype(np.float32, copy=False)
         kernels.candidate_sgd.lay_out(
             cells,
             self.columns.column_of,

@@ -47,9 +47,16 @@ def train(
         ),
     ] = "auto",
     step_size: Annotated[
-        str, Parameter(help="adaptive (AdaGrad per column, rate .2), adaptive:.5, or a constant step size.")
-    ] = "adaptive",
+        str,
+        Parameter(
+            help="normalized (AdaGrad per column, for features of any scale, rate .2), normalized:.5, "
+            "adaptive (AdaGrad without scales), adaptive:.5, or a constant step size."
+        ),
+    ] = "normalized",
     batch_size: BatchSize = 16,
+    l2: Annotated[
+        float, Parameter(help="Strength of the penalty l2 / 2 ||w||^2 on the mean loss, without intercept.")
+    ] = 0.0,
     read_out: Annotated[
         str,
         Parameter(help=f"Model of a block: {specs.read_out_help()}."),
@@ -103,6 +110,7 @@ def train(
         method=method,
         step_size=step_size,
         batch_size=batch_size,
+        l2=l2,
         read_out=read_out,
         first_pass=first_pass,
         sample_rows=sample_rows,

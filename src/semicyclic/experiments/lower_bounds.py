@@ -11,8 +11,7 @@ import numpy as np
 
 from semicyclic.method import basis, train
 from semicyclic.method.loss import absolute
-from semicyclic.method.rows import Rows
-from semicyclic.method.sparse import SparseRows
+from semicyclic.method.rows import Rows, SparseRows
 from semicyclic.theory.hard_instances import HardInstance
 from semicyclic.types import Array
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from semicyclic.method import basis as basis
     from semicyclic.method import batches as batches
     from semicyclic.method import chain as chain
+    from semicyclic.method import column_scale as column_scale
     from semicyclic.method import delta_weights as delta_weights
     from semicyclic.method import evaluate as evaluate
     from semicyclic.method import hedge as hedge
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from semicyclic.method import plan as plan
     from semicyclic.method import rows as rows
     from semicyclic.method import run as run
-    from semicyclic.method import sparse as sparse
     from semicyclic.method import step as step
     from semicyclic.method import train as train
     from semicyclic.method import training_loop as training_loop

@@ -39,9 +39,9 @@ class Layout(NamedTuple):
 class Plan(NamedTuple):
     """Settings that stay the same during a run (see `loss`, `step` and `basis`).
 
-    rule, radius, box, eta: by chain. chain, active, coefficient: by slot. slot_weight: by slot, the factor of
-    its gradients. owner: the chain of each vector. A slot is a block or, with several hedged experts, a block
-    of one of them: expert e has the slots e * m to e * m + m - 1.
+    rule, radius, box, eta, l2: by chain. chain, active, coefficient: by slot. slot_weight: by slot, the
+    factor of its gradients. owner: the chain of each vector. A slot is a block or, with several hedged
+    experts, a block of one of them: expert e has the slots e * m to e * m + m - 1.
     """
 
     loss: int
@@ -51,6 +51,7 @@ class Plan(NamedTuple):
     radius: Array
     box: Array
     eta: Array
+    l2: Array
     chain: Array
     active: Array
     coefficient: Array

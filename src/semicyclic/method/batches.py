@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from semicyclic.method import kernels
 from semicyclic.method.arrays import Layout
+from semicyclic.method.column_scale import ColumnScale
 from semicyclic.method.loss import Loss
 from semicyclic.method.rows import Rows
 from semicyclic.schedule.numbered import AnySchedule, as_schedule
@@ -42,6 +43,8 @@ class Packed:
         Number of feature columns.
     intercept : bool
         Whether the model has a constant column.
+    scale : ColumnScale, optional
+        For normalized steps, the scale of each column, by which values are divided.
     """
 
     layout: Layout
@@ -51,6 +54,7 @@ class Packed:
     batch_size: int
     width: int
     intercept: bool
+    scale: ColumnScale | None = None
 
     def __repr__(self) -> str:
         rows, steps = len(self.layout.starts) - 1, int(self.steps.sum())
@@ -115,6 +119,7 @@ def pack(
     batch_size: int = 128,
     classes: Classes | None = None,
     order: RowOrder | None = None,
+    normalize: bool = False,
 ) -> Packed:
     """Cut rows into visits, and visits into minibatches.
 
@@ -136,6 +141,8 @@ def pack(
     order : RowOrder, optional
         Train in this order, ignoring the rows' own times, as on
         `rows[order.rows].with_blocks(order.block, order.cycle)` but without that copy.
+    normalize : bool
+        Divide features by the scale of their column, for `step.normalized`.
 
     Returns
     -------
@@ -144,6 +151,11 @@ def pack(
     check_batch_size(batch_size)
     schedule = as_schedule(schedule)
     located = rows.place(schedule) if order is None else _check_order(order, rows, schedule.blocks)
+    scale, given = None, None if order is None else order.rows
+    if normalize:
+        # In training order: a row that comes again is divided by another scale.
+        ordered = rows if given is None else rows[given].with_blocks(located.block, located.cycle)
+        (rows, scale), given = ColumnScale.empty(rows.width).normalize(ordered), None
     runs = visits(located.cycle, located.block)
     counts = -(-np.diff(runs.start) // batch_size)
     bounds = np.r_[0, np.cumsum(counts)]
@@ -151,8 +163,8 @@ def pack(
     steps = np.r_[np.repeat(runs.start[:-1], counts) + within * batch_size, len(located.block)]
     targets, known = encode(rows.labels, loss, classes)
     visits_ = bounds.astype(np.int64), runs.cycle, runs.block
-    layout = _lay_out(rows, targets, steps, visits_, None if order is None else order.rows)
-    return Packed(layout, schedule, loss, known, batch_size, rows.width, rows.intercept)
+    layout = _lay_out(rows, targets, steps, visits_, given)
+    return Packed(layout, schedule, loss, known, batch_size, rows.width, rows.intercept, scale)
 
 
 def check_batch_size(batch_size: int) -> None:

@@ -71,6 +71,18 @@ def minibatches(cycle: Array, block: Array, batch_size: int) -> list[list[int]]:
     return batches
 
 
+def normalize_columns(X: Array, weight: Array) -> tuple[Array, Array]:
+    """Every row divided by the scales of its columns so far, and the last scales (normalized steps)."""
+    squares, counts, scale = (np.zeros(X.shape[1]) for _ in range(3))
+    normalized = np.zeros(X.shape)
+    for r, x in enumerate(X):
+        if weight[r] > 0:
+            squares, counts = squares + x**2, counts + (x != 0)
+            scale[counts > 0] = np.sqrt(squares[counts > 0] / counts[counts > 0])
+        normalized[r, scale > 0] = x[scale > 0] / scale[scale > 0]
+    return normalized, scale
+
+
 def run_chain(
     examples: Examples,
     *,
@@ -79,6 +91,7 @@ def run_chain(
     step: Step,
     batch_size: int = 1,
     radius: float = inf,
+    l2: float = 0.0,
     block_weights: Sequence[float] | None = None,
     start: Array | None = None,
 ) -> list[Iterate]:
@@ -87,10 +100,18 @@ def run_chain(
     radius: B; after every step of SGD, project onto the ball of norm B, that of all vectors of the chain
         together (for one vector it is that of w). Dual averaging projects what it reads out instead, and
         AdaGrad its box.
+    l2: lambda; the penalty lambda / 2 ||V||^2 on the chain's vectors, without the last column. For AdaGrad on
+        those that the step moves, in the columns that its rows have.
     block_weights: [m] factors of the gradients in each block, for an objective that weighs blocks otherwise
         than by their shares of the steps.
     start: [vectors, C, d+1] the first vectors, 0 unless given.
+
+    With normalized steps, models are those on the features as they are, but gradients are not.
     """
+    last_scale = np.ones(examples.X.shape[1])
+    if step.normalized:
+        normalized, last_scale = normalize_columns(examples.X, examples.weight)
+        examples = examples._replace(X=normalized)
     batches = minibatches(examples.cycle, examples.block, batch_size)
     factors = np.ones(basis.blocks) if block_weights is None else np.asarray(block_weights)
     V = np.zeros((basis.vectors, loss.outputs, examples.X.shape[1])) if start is None else np.array(start)
@@ -114,6 +135,7 @@ def run_chain(
             w = w * scale * shrink(basis.chain[i], scale)
         return np.asarray(w)
 
+    penalized = np.arange(examples.X.shape[1]) < examples.X.shape[1] - 1
     iterates = []
     for rows in batches:
         i = int(examples.block[rows[0]])
@@ -123,15 +145,19 @@ def run_chain(
         score = x @ w.T if loss.outputs > 1 else x @ w[0]
         slope = loss.slope(score, y).reshape(len(rows), -1)
         g = factors[i] * (weight[:, None] * slope).T @ x / len(rows)
+        if step.rule == SGD:
+            V[np.ix_(owner == chain, np.arange(loss.outputs), penalized)] *= 1.0 - eta[chain] * l2
+        present = penalized & (x != 0).any(axis=0)
         for j, factor in basis.terms(i):
             if step.rule == SGD:
                 V[j] -= eta[chain] * factor * g
             elif step.rule == DUAL:
                 V[j] -= factor * g
             elif step.rule == ADAGRAD:
-                squares[j] += (factor * g) ** 2
+                slope_of_v = factor * g + l2 * V[j] * present
+                squares[j] += slope_of_v**2
                 moves = squares[j] > 0
-                V[j][moves] -= eta[chain] * factor * g[moves] / np.sqrt(squares[j][moves])
+                V[j][moves] -= eta[chain] * slope_of_v[moves] / np.sqrt(squares[j][moves])
                 V[j] = V[j].clip(-step.box, step.box)
         if step.rule == SGD:
             V[owner == chain] *= shrink(chain, 1.0)
@@ -139,7 +165,10 @@ def run_chain(
         where = int(examples.cycle[rows[0]]), i
         losses = weight * loss.value(score, y)
         iterates.append(Iterate(*where, w, model(i), float(weight.mean()), losses, g))
-    return iterates
+    last_scale[last_scale == 0] = inf
+    return [
+        each._replace(before=each.before / last_scale, after=each.after / last_scale) for each in iterates
+    ]
 
 
 def hedge_chains(

@@ -11,11 +11,12 @@ from semicyclic.method.arrays import Plan, first_state
 from semicyclic.method.average import hedged_models, one_model
 from semicyclic.method.basis import Basis
 from semicyclic.method.batches import Packed
+from semicyclic.method.column_scale import ColumnScale
 from semicyclic.method.hedge import AdaHedge, HedgeState, Prod
 from semicyclic.method.log import Log
 from semicyclic.method.loss import Loss
 from semicyclic.method.run import Reservoir, Run
-from semicyclic.method.step import ADAGRAD, DUAL, Step
+from semicyclic.method.step import ADAGRAD, DUAL, SGD, Step
 from semicyclic.types import Array
 
 MEMORY = 256 * 2**20
@@ -25,9 +26,11 @@ class Settings(TypedDict, total=False):
     """Settings that every training method accepts.
 
     loss: the loss, `loss.logistic` by default.
-    step_size: a number, or a rule of `step`: paper, tight, dual_averaging, adagrad.
+    step_size: a number, or a rule of `step`: paper, tight, dual_averaging, adagrad, normalized.
     batch_size: rows per step, 128 by default. A minibatch never crosses a visit.
     radius: B; project onto the ball ||w|| <= B after every step.
+    l2: lambda; the penalty lambda / 2 ||w||^2 is added to the mean loss, without the intercept
+        (docs/math.md#l2-penalty).
     objective_shares: the share of each block in the objective, if it differs from its share of the steps.
         Gradients in block i are multiplied by objective_shares[i] / share[i], both taken among the blocks of
         i's own chain (docs/math.md#objective-shares).
@@ -42,6 +45,7 @@ class Settings(TypedDict, total=False):
     step_size: float | Step
     batch_size: int
     radius: float
+    l2: float
     objective_shares: npt.ArrayLike
     initial_weights: npt.ArrayLike
     classes: tuple[Any, ...]
@@ -72,6 +76,7 @@ def first_run(packed: Packed, chains: ChainSpec, counts: Array | None, settings:
             raise ValueError(f"the basis has {one_basis.blocks} blocks, the schedule {packed.blocks}")
         bases.append(one_basis)
         plans.append(_plan(packed, one_basis, steps.of(step), counts, settings))
+    scale = _first_scale(packed, {steps.of(step).normalized for step in chains.step}, settings)
     plan = plans[0] if len(plans) == 1 else _side_by_side(plans)
     shape = (len(plan.owner), packed.width + 1, packed.loss.outputs)
     vectors = np.zeros(shape, packed.layout.values.dtype)
@@ -106,7 +111,25 @@ def first_run(packed: Packed, chains: ChainSpec, counts: Array | None, settings:
         reservoir=reservoir,
         hedge=chains.hedge,
         hedge_state=None if chains.hedge is None else _first_bets(packed, plan, chains, counts),
+        scale=scale,
     )
+
+
+def _first_scale(packed: Packed, normalized: set[bool], settings: Settings) -> ColumnScale | None:
+    """Return the scale of the packed columns if steps are normalized."""
+    if len(normalized) > 1:
+        raise ValueError("some chains have normalized steps and some have not: give all of them such steps")
+    (is_normalized,) = normalized
+    if is_normalized and "initial_weights" in settings:
+        raise ValueError("normalized steps start from zero: leave out initial_weights=")
+    if is_normalized and packed.scale is None and len(packed.layout.cycle) == 0:
+        return ColumnScale.empty(packed.width)
+    if is_normalized != (packed.scale is not None):
+        raise ValueError(
+            f"these rows were packed with normalize={packed.scale is not None}, which must be True for "
+            "step.normalized and False for other steps"
+        )
+    return packed.scale
 
 
 def _side_by_side(plans: list[Plan]) -> Plan:
@@ -129,6 +152,7 @@ def _side_by_side(plans: list[Plan]) -> Plan:
         radius=np.concatenate([plan.radius for plan in plans]),
         box=np.concatenate([plan.box for plan in plans]),
         eta=np.concatenate([plan.eta for plan in plans]),
+        l2=np.concatenate([plan.l2 for plan in plans]),
     )
 
 
@@ -190,6 +214,7 @@ def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settin
     if counts is not None:
         # T steps whose gradients are multiplied by c_t count as sum_t c_t^2.
         totals = list(np.bincount(basis.chain, counts * block_weight**2, basis.chains))
+    eta = np.array([step.eta(total) for total in totals])
     return Plan(
         loss=packed.loss.code,
         level=packed.loss.level,
@@ -197,13 +222,38 @@ def _plan(packed: Packed, basis: Basis, step: Step, counts: Array | None, settin
         rule=np.full(basis.chains, step.rule),
         radius=np.full(basis.chains, radius),
         box=np.full(basis.chains, step.box),
-        eta=np.array([step.eta(total) for total in totals]),
+        eta=eta,
+        l2=np.full(basis.chains, _penalty(packed, basis, step, eta, settings)),
         chain=basis.chain,
         active=basis.active,
         coefficient=basis.coefficient,
         slot_weight=block_weight,
         owner=basis.owner(),
     )
+
+
+def _penalty(packed: Packed, basis: Basis, step: Step, eta: Array, settings: Settings) -> float:
+    """Return lambda if the chains of a basis can have it."""
+    l2 = check_l2(settings.get("l2", 0.0))
+    if l2 > 0.0 and step.rule == DUAL:
+        raise ValueError("dual averaging has no l2=: use constant or adaptive steps")
+    if step.rule == SGD and l2 * eta.max() >= 1.0:
+        raise ValueError(f"l2={l2:g} times the step size {eta.max():g} must be below 1: lower one of them")
+    if l2 > 0.0 and step.rule == SGD and packed.intercept and np.bincount(basis.owner()).max() > 1:
+        # The weights of all vectors shrink by the scale they share. Intercepts must not, and those of the
+        # vectors that a step does not move are out of its reach.
+        raise ValueError(
+            "l2= with constant steps needs chains of one vector, such as basis.single or basis.separate, or "
+            "rows without an intercept: use step.normalized() or step.adagrad() for this basis"
+        )
+    return l2
+
+
+def check_l2(l2: float) -> float:
+    """Return the strength of an L2 penalty; raise if it is not a number from 0 on."""
+    if isinstance(l2, bool) or not isinstance(l2, float | int | np.number) or not 0.0 <= l2 < inf:
+        raise ValueError(f"l2={l2!r}: the strength of the penalty must be a number, at least 0")
+    return float(l2)
 
 
 def _block_weights(basis: Basis, blocks: int, counts: Array | None, settings: Settings) -> Array:

@@ -1,7 +1,7 @@
 """`Rows`: checked features and labels, with the time or block of each row."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,26 @@ class Encoding(Protocol):
 
     def check_same(self, other: "Encoding") -> None:
         """Raise if rows of another encoding are not what a model with this one was trained on."""
+
+
+class SparseRows(NamedTuple):
+    """CSR matrix that `Rows` accepts, without SciPy: row r has the columns indices[indptr[r]:indptr[r+1]]."""
+
+    indptr: Array
+    indices: Array
+    data: Array
+    width: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.indptr) - 1, self.width
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    def tocsr(self) -> "SparseRows":
+        return self
 
 
 class Rows:

@@ -20,6 +20,7 @@ from semicyclic.method.average import (
     own_models,
     soft_membership,
 )
+from semicyclic.method.column_scale import ColumnScale, weights_on_features
 from semicyclic.method.hedge import AdaHedge, HedgeState, Prod
 from semicyclic.method.hedge_summary import HedgeSummary, summarize_hedge
 from semicyclic.method.log import Log
@@ -84,6 +85,8 @@ class Run:
     hedge_state: HedgeState | None = None
     # How the rows' features were made from a file; passed on to the models.
     features: Any = None
+    # With normalized steps: chains are trained on features divided by these scales.
+    scale: ColumnScale | None = None
 
     def __repr__(self) -> str:
         cycle = self.log.places().cycle
@@ -202,9 +205,7 @@ class Run:
             groups = self.schedule.nest(coarse).tolist()
         group = np.asarray(groups, dtype=np.int64)
         if group.shape != (self.blocks,) or group.min() < 0 or group.max() >= coarse.blocks:
-            raise ValueError(
-                f"groups must give each of {self.blocks} blocks a number from 0 to {coarse.blocks - 1}"
-            )
+            raise ValueError(f"groups must give each of {self.blocks} blocks a number below {coarse.blocks}")
         slots = np.arange(self._slots)
         return self._seen_as(
             Membership(slots, group[self.member.model], np.ones(len(slots)), coarse.blocks), coarse
@@ -295,10 +296,9 @@ class Run:
 
     def _mark_unused(self, through: int | None) -> RecordTable:
         """The table of records, with those after cycle `through` marked as unused."""
-        table = self.log.table()
+        table, past = self.log.table(), self.log.past
         if through is None:
             return table
-        past = self.log.past
         if past is not None and past.cycle.max() > through:
             self._over_budget(f"through={through}")
         return table._replace(weight=np.where(table.cycle <= through, table.weight, -1.0))
@@ -370,9 +370,9 @@ class Run:
         self, values: Array, name: str, through: int | None, fallback: tuple[int, ...] = ()
     ) -> Pluralistic:
         """Wrap weights as a model of [blocks, C, d+1]; a single model is repeated for all blocks."""
+        values = weights_on_features(values, self.scale)
         if len(values) != self.blocks:
             values = np.broadcast_to(values, (self.blocks, *values.shape[1:]))
-        weights = np.swapaxes(values, 1, 2).view()
         loss, rows = self.loss_sums()
         provenance = {
             "read_out": name,
@@ -381,7 +381,7 @@ class Run:
             "rows": round(float(rows.sum()), 6),
             "progressive_loss": float(loss.sum() / rows.sum()) if rows.sum() > 0 else None,
         }
-        about = self.features, provenance
+        weights, about = np.swapaxes(values, 1, 2).view(), (self.features, provenance)
         return Pluralistic(weights, self.schedule, self.loss, self.classes, fallback, *about)
 
 

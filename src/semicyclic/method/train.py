@@ -15,7 +15,9 @@ from typing import Any, Unpack, cast
 import numpy as np
 
 from semicyclic.method import basis as bases
+from semicyclic.method import step as steps
 from semicyclic.method.batches import Packed, pack
+from semicyclic.method.column_scale import ColumnScale
 from semicyclic.method.hedge import AdaHedge, Prod
 from semicyclic.method.loss import logistic
 from semicyclic.method.plan import ChainSpec, Settings, first_run
@@ -227,8 +229,9 @@ def _train(rows: Data, schedule: AnySchedule | int | None, chains: ChainSpec, se
     final = settings.get("final", True)
     if isinstance(rows, Rows) and not final:
         rows = [rows]
+    normalize = steps.of(chains.step[0]).normalized
     if isinstance(rows, Rows):
-        packed = _pack(rows, schedule, settings)
+        packed = _pack(rows, schedule, settings, normalize=normalize)
         run = replace(first_run(packed, chains, packed.steps, settings), features=rows.features)
         if rows.when is not None:
             run = replace(run, latest=int(rows.when[-1]))
@@ -240,8 +243,10 @@ def _train(rows: Data, schedule: AnySchedule | int | None, chains: ChainSpec, se
         if len(part) == 0:
             continue
         if started is None:
-            empty = _pack(part, schedule, settings)
-            started = replace(first_run(empty, chains, None, settings), features=part.features)
+            packed = _pack(part, schedule, settings, normalize=normalize)
+            started = replace(first_run(packed, chains, None, settings), features=part.features)
+            if normalize:
+                started = replace(started, scale=ColumnScale.empty(part.width))
         started = continue_run(started, part, batch_size=batch_size, final=False)
     if started is None:
         raise ValueError("the stream has no parts")
@@ -305,11 +310,12 @@ def _step_size(settings: Settings) -> Any:
     return STEP_SIZE if given is None else given
 
 
-def _pack(rows: Rows, schedule: AnySchedule | int, settings: Settings) -> Packed:
+def _pack(rows: Rows, schedule: AnySchedule | int, settings: Settings, *, normalize: bool) -> Packed:
     return pack(
         rows,
         schedule,
         loss=settings.get("loss", logistic),
         batch_size=settings.get("batch_size", 128),
         classes=settings.get("classes"),
+        normalize=normalize,
     )

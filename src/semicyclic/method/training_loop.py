@@ -35,6 +35,9 @@ def continue_run(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -
         _check_part(run, rows)
         if rows.block is not None and rows.cycle is None:
             parts[-1] = _number_cycles(run, rows)
+        if run.scale is not None:
+            parts[-1], scale = run.scale.normalize(parts[-1])
+            run = replace(run, scale=scale)
     whole = join(parts)
     if not final:
         runs = visits(*whole.place(run.schedule))
@@ -125,7 +128,10 @@ def learn(run: Run, packed: Packed) -> Run:
 
 
 def iterate(run: Run, block: int, toss: float = -1.0) -> Array:
-    """[d+1, C] the current iterate of a block; for hedged chains the mixture, or the one drawn by `toss`."""
+    """[d+1, C] the current iterate of a block; for hedged chains the mixture, or the one drawn by `toss`.
+
+    With normalized steps it is that on normalized features.
+    """
     if run.hedge_state is None:
         return current_weights(run.log.plan, run.state, block)
     blocks, experts = run.hedge_state.share.shape

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from semicyclic.method.arrays import ChainState, Records
+from semicyclic.method.column_scale import ColumnScale
 from semicyclic.method.hedge import HedgeState
 from semicyclic.method.log import DroppedRecords
 from semicyclic.method.loss_stats import LossStats
@@ -54,6 +55,8 @@ def run_arrays(run: Run) -> Arrays:
         arrays |= {f"past.{name}": getattr(log.past, name) for name in PAST_FIELDS}
         arrays |= {f"past.tally.{name}": array for name, array in log.past.tally._asdict().items()}
         arrays["past.records"] = np.array([log.past.records])
+    if run.scale is not None:
+        arrays |= {"scale.mean_square": run.scale.mean_square, "scale.count": run.scale.count}
     if run.pending is not None:
         arrays |= rows_to_arrays(run.pending, "pending.")
     return arrays | _page_arrays(log.pages)
@@ -101,8 +104,15 @@ def restore_run(run: Run, arrays: Arrays) -> Run:
     pending = None
     if "pending.indptr" in arrays:
         pending = rows_from_arrays(arrays, "pending.", width=run.state.vectors.shape[1] - 1, intercept=True)
+    scale = run.scale
+    if scale is not None:
+        scale = ColumnScale(
+            _copy_matching(arrays["scale.mean_square"], scale.mean_square),
+            _copy_matching(arrays["scale.count"], scale.count),
+        )
     latest = int(arrays["latest"][0])
-    return replace(run, log=log, state=state, hedge_state=hedge_state, pending=pending, latest=latest)
+    restored = replace(run, log=log, state=state, hedge_state=hedge_state, scale=scale)
+    return replace(restored, pending=pending, latest=latest)
 
 
 def _copy_matching(array: Array, pattern: Array) -> Array:

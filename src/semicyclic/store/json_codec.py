@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_ty
 
 from semicyclic.method.average import ReadOut
 from semicyclic.method.loss import Loss, by_name
-from semicyclic.method.step import ADAGRAD, Step, adagrad, constant
-from semicyclic.specs import parse_read_out
+from semicyclic.method.step import Step
+from semicyclic.specs import STEP_RULES, parse_read_out, step_rule
 
 Value = TypeVar("Value")
 
@@ -88,14 +88,12 @@ class _Form(NamedTuple):
 
 def _step_from_json(value: Any) -> Step:
     rule, size = value
-    return adagrad(float(size)) if rule == "adaptive" else constant(float(size))
+    return STEP_RULES[rule](float(size))
 
 
 FORMS: dict[Any, _Form] = {
     Loss: _Form(lambda loss: loss.name, by_name),
     ReadOut: _Form(str, lambda text: parse_read_out("read_out", text)),
-    # AdaGrad and constant steps, as `train` has them.
-    Step: _Form(
-        lambda step: ["adaptive" if step.rule == ADAGRAD else "constant", step.size], _step_from_json
-    ),
+    # Normalized, AdaGrad and constant steps, as `train` has them.
+    Step: _Form(lambda step: [step_rule(step), step.size], _step_from_json),
 }

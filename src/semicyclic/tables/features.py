@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.method.sparse import SparseRows
+from semicyclic.method.rows import SparseRows
 from semicyclic.store.json_codec import from_json, to_json
 from semicyclic.tables.arrow import TextColumn, column_named, texts
 from semicyclic.tables.columns import BOOLEAN, CATEGORY, NUMBER, TEXT, Schema

@@ -16,7 +16,8 @@ from semicyclic.method import train
 from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import check_batch_size, empty_batches
 from semicyclic.method.loss import Loss, by_name
-from semicyclic.method.step import RATE, Step, adagrad, constant
+from semicyclic.method.plan import check_l2
+from semicyclic.method.step import Step, normalized
 from semicyclic.schedule.block_edges import DAY
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.schedule.timezones import zone_info
@@ -34,7 +35,7 @@ MEAN = ReadOut("mean")
 MIN_MEMORY = 64 * 10**6
 MIN_BITS, MAX_BITS, MAX_BINS = 4, 24, 1000
 # Defaults of settings that method `auto` does not take.
-STEP_SIZE, BATCH_SIZE, READ_OUT = "adaptive", 16, "mean"
+STEP_SIZE, BATCH_SIZE, L2, READ_OUT = "normalized", 16, 0.0, "mean"
 
 
 class MemoryBudget(NamedTuple):
@@ -64,8 +65,9 @@ class TrainConfig:
     method: str = AUTO
     loss: Loss | None = None
     classes: tuple[str, ...] = ()
-    step: Step = field(default_factory=lambda: adagrad(RATE))
+    step: Step = field(default_factory=normalized)
     batch_size: int = 16
+    l2: float = 0.0
     lateness: int = 0
     late: LatePolicy = LatePolicy.DROP
     skip_errors: bool = False
@@ -162,7 +164,7 @@ class TrainConfig:
 
     def chain_settings(self, outputs: int) -> train.Settings:
         """Return the settings of a chain that do not come with its rows."""
-        return {"step_size": self.step, "memory": self.budget(outputs).records}
+        return {"step_size": self.step, "l2": self.l2, "memory": self.budget(outputs).records}
 
 
 def train_config(
@@ -176,6 +178,7 @@ def train_config(
     classes: Sequence[str] = (),
     step_size: str | float | Step = STEP_SIZE,
     batch_size: int = BATCH_SIZE,
+    l2: float = L2,
     read_out: str | ReadOut = READ_OUT,
     label_delay: str | timedelta = "0",
     lateness: str | timedelta = "0",
@@ -223,7 +226,7 @@ def train_config(
     step = _storable(specs.parse_step("step_size", step_size))
     model_read_out = specs.parse_read_out("read_out", read_out)
     if method == AUTO:
-        _check_auto_defaults(step_size=step_size, batch_size=batch_size, read_out=read_out)
+        _check_auto_defaults(step_size=step_size, batch_size=batch_size, l2=l2, read_out=read_out)
     return TrainConfig(
         ColumnRequest(time_columns, label, zone, when_format, *(tuple(names) for names in by_type.values())),
         specs.parse_schedule("schedule", schedule, zone),
@@ -232,6 +235,7 @@ def train_config(
         classes=tuple(map(str, classes)),
         step=step,
         batch_size=batch_size,
+        l2=check_l2(l2),
         lateness=specs.parse_duration("lateness", lateness),
         late=LatePolicy(late),
         skip_errors=on_error == "skip",
@@ -281,17 +285,17 @@ def parse_memory(memory: str | int) -> int:
 
 def _storable(step: Step) -> Step:
     """Return a step rule that a configuration can hold; raise for others."""
-    if step not in (adagrad(step.size), constant(step.size)):
+    if specs.step_rule(step) is None:
         raise ValueError(
-            f"step_size={step!r}: training from a table takes step.adagrad(rate) and step.constant(size); "
-            "for other rules, use semicyclic.train with rows from semicyclic.read"
+            f"step_size={step!r}: training from a table takes step.normalized(rate), step.adagrad(rate) and "
+            "step.constant(size); for other rules, use semicyclic.train with rows from semicyclic.read"
         )
     return step
 
 
 def _check_auto_defaults(**given: Any) -> None:
     """Raise if a setting is given that method `auto` tries many values of."""
-    defaults = {"step_size": STEP_SIZE, "batch_size": BATCH_SIZE, "read_out": READ_OUT}
+    defaults = {"step_size": STEP_SIZE, "batch_size": BATCH_SIZE, "l2": L2, "read_out": READ_OUT}
     for name, value in given.items():
         if value != defaults[name]:
             raise ValueError(

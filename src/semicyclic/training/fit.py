@@ -22,7 +22,7 @@ from semicyclic.tables.labels import Labels, learn_labels
 from semicyclic.tables.load import source_of
 from semicyclic.tables.sources import Source
 from semicyclic.tables.text_formats import FormatOptions
-from semicyclic.training.config import BATCH_SIZE, READ_OUT, STEP_SIZE, TrainConfig, train_config
+from semicyclic.training.config import BATCH_SIZE, L2, READ_OUT, STEP_SIZE, TrainConfig, train_config
 from semicyclic.training.learner import AUTO
 from semicyclic.training.read_ahead import read_ahead
 from semicyclic.training.reader import Reader, expected_features, learn_in_chunks, open_reader
@@ -47,6 +47,7 @@ def fit(
     classes: Sequence[str] = (),
     step_size: str | float | Step = STEP_SIZE,
     batch_size: int = BATCH_SIZE,
+    l2: float = L2,
     read_out: str | ReadOut = READ_OUT,
     label_delay: str | timedelta = "0",
     memory: str | int = "1GB",
@@ -91,8 +92,9 @@ def fit(
         numbers.
     classes : sequence of str, optional
         All classes, if some are missing from the first rows.
-    step_size, batch_size, read_out
-        Settings of a single method; "auto" takes the defaults only.
+    step_size, batch_size, l2, read_out
+        Settings of a single method; "auto" takes the defaults only. `l2`: strength of the penalty
+        l2 / 2 ||w||^2 on the mean loss, without the intercept.
     label_delay : str or timedelta, default "0"
         Time from a row until its label is known, such as "1h" or "2d".
     memory : str or int, default "1GB"
@@ -149,8 +151,9 @@ def fit(
         zone = schedule.zone if isinstance(schedule, Schedule) else "UTC"
     options: dict[str, Any] = {
         "zone": zone, "schedule": schedule, "method": method, "loss": loss, "classes": classes,
-        "step_size": step_size, "batch_size": batch_size, "read_out": read_out, "label_delay": label_delay,
-        "memory": memory, "number": number, "category": category, "text": text, "ignore": ignore,
+        "step_size": step_size, "batch_size": batch_size, "l2": l2, "read_out": read_out,
+        "label_delay": label_delay, "memory": memory, "number": number, "category": category, "text": text,
+        "ignore": ignore,
         "when_format": when_format, "lateness": lateness, "late": late, "on_error": on_error, "bins": bins,
         "bits": bits, "first_pass": first_pass and bits is None, "sample_rows": sample_rows,
         "horizon": horizon,

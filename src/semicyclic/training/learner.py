@@ -13,6 +13,7 @@ from semicyclic.auto.portfolio import Portfolio
 from semicyclic.method import train
 from semicyclic.method.average import ReadOut
 from semicyclic.method.batches import encode
+from semicyclic.method.column_scale import weights_on_features
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
 from semicyclic.method.rows import Rows, rows_from_arrays, rows_to_arrays
@@ -176,8 +177,9 @@ class ChainLearner:
         """Score rows with the current weights of their blocks; return what to add to `sums`."""
         run, block = self.run, rows.blocks_in(self.run.schedule)
         present = np.unique(block)
-        weights = np.stack([iterate(run, int(number)).T for number in present])
-        current = Pluralistic(weights, Numbered(len(present)), run.loss)
+        iterates = np.stack([iterate(run, int(number)) for number in present])
+        weights = weights_on_features(iterates, run.scale)
+        current = Pluralistic(weights.swapaxes(1, 2), Numbered(len(present)), run.loss)
         score = current.score(rows, block=np.searchsorted(present, block)).astype(np.float64)
         target, _ = encode(rows.labels, run.loss, run.classes or None)
         loss = np.asarray(run.loss.value(score, target), np.float64)

@@ -69,13 +69,13 @@ def test_of_the_other_methods_some_passes_are_needed_for_few_rows() -> None:
 def test_an_estimator_is_the_method_on_the_same_rows(method: str, classes: int) -> None:
     X, y, when = stream(classes=classes)
     weight = 0.5 + np.random.default_rng(1).random(len(y))
-    schedule = sc.Schedule.daily(6)
+    schedule, l2 = sc.Schedule.daily(6), 0.0 if method == "residual" else 0.01
     estimator = SemiCyclicClassifier(
-        time_column=4, method=method, step_size=0.3, batch_size=7, shuffle_within_blocks=False
+        time_column=4, method=method, step_size=0.3, batch_size=7, l2=l2, shuffle_within_blocks=False
     ).fit(np.c_[X, when], y, weight)
     loss = sc.loss.logistic if classes == 2 else sc.loss.softmax(3)
     rows = sc.Rows(X, y, when=when, weight=weight, dtype=np.float64)
-    run = getattr(sc.train, method)(rows, schedule, loss=loss, step_size=0.3, batch_size=7)
+    run = getattr(sc.train, method)(rows, schedule, loss=loss, step_size=0.3, batch_size=7, l2=l2)
     model = run.mean()
     np.testing.assert_allclose(estimator.coef_, model.weights[:, :, :-1], rtol=0, atol=1e-12)
     np.testing.assert_allclose(estimator.intercept_, model.weights[:, :, -1], rtol=0, atol=1e-12)
@@ -87,6 +87,23 @@ def test_an_estimator_is_the_method_on_the_same_rows(method: str, classes: int) 
     np.testing.assert_allclose(estimator.matrix_.values, sc.matrix(model, rows).values, atol=1e-12)
 
 
+@pytest.mark.parametrize("form", [np.asarray, scipy.sparse.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("method", [*METHODS, "auto"])
+def test_units_of_columns_do_not_matter(method: str, form: Any) -> None:
+    """A power of two changes no bit of a probability, and a million the loss by less than 1e-5."""
+    X, y, when = stream(1440)
+    # The batch model of "auto" takes columns of a sparse matrix as they are, unless they are large or small.
+    passes = 1 if form is not np.asarray else "auto"
+    chances = [
+        SemiCyclicClassifier(method=method, passes=passes, random_state=0)
+        .fit(form(X * [factor, 1, 1, 1]), y, when=when)
+        .predict_proba(form(X * [factor, 1, 1, 1]), when=when)
+        for factor in (1.0, 2.0**20, 1e6)
+    ]
+    np.testing.assert_array_equal(chances[0], chances[1])
+    assert log_loss(y, chances[2]) == pytest.approx(log_loss(y, chances[0]), abs=1e-5)
+
+
 @pytest.mark.parametrize("loss", ["squared", "absolute", "quantile(0.9)"])
 def test_a_regressor_is_the_method_on_the_same_rows(loss: str) -> None:
     X, _, when = stream()
@@ -96,7 +113,7 @@ def test_a_regressor_is_the_method_on_the_same_rows(loss: str) -> None:
     estimator.fit(X, y, when=when)
     rows = sc.Rows(X, y, when=when, dtype=np.float64, intercept=False)
     chosen = {"squared": sc.loss.squared, "absolute": sc.loss.absolute}.get(loss, sc.loss.quantile(0.9))
-    step = sc.step.adagrad(0.2)
+    step = sc.step.normalized()
     model = sc.train.hedged(rows, sc.Schedule.daily(6), loss=chosen, step_size=step, batch_size=4).mean()
     np.testing.assert_allclose(estimator.predict(X, when=when), model.predict(rows), rtol=0, atol=1e-12)
     assert not estimator.intercept_.any()
@@ -108,7 +125,7 @@ def test_read_outs_are_those_of_the_run(average: Any, read: str | None) -> None:
     estimator = SemiCyclicClassifier(average=average, shuffle_within_blocks=False, method="pluralistic")
     estimator.fit(X, y, when=when)
     rows = sc.Rows(X, y, when=when, dtype=np.float64)
-    step = sc.step.adagrad(0.2)
+    step = sc.step.normalized()
     run = sc.train.pluralistic(rows, sc.Schedule.daily(6), step_size=step, batch_size=4)
     days = len(np.unique(rows.place(sc.Schedule.daily(6)).cycle))
     model = getattr(run, read)() if read else run.tail(days // 2 if average == "tail" else 2)
@@ -122,7 +139,7 @@ def test_passes_are_the_method_on_rows_that_come_again() -> None:
     days = 864_000.0
     again = np.concatenate([when, when + days, when + 2 * days])
     rows = sc.Rows(np.tile(X, (3, 1)), np.tile(y, 3), when=again, dtype=np.float64)
-    step = sc.step.adagrad(0.2)
+    step = sc.step.normalized()
     model = sc.train.hedged(rows, sc.Schedule.daily(6), step_size=step, batch_size=4).tail(2)
     np.testing.assert_allclose(estimator.coef_, model.weights[:, :, :-1], rtol=0, atol=1e-12)
 
@@ -458,7 +475,7 @@ def test_the_consensus_is_the_mean_of_the_models_by_their_rows() -> None:
         method="pluralistic", missing="consensus", shuffle_within_blocks=False, batch_size=1
     )
     rows = sc.Rows(X, y, when=when, dtype=np.float64)
-    step = sc.step.adagrad(0.2)
+    step = sc.step.normalized()
     run = sc.train.pluralistic(rows, sc.Schedule.daily(6), step_size=step, batch_size=1)
     np.testing.assert_allclose(
         one.fit(X, y, when=when).decision_function(X), run.consensus().score(rows), atol=1e-12
@@ -486,15 +503,23 @@ def problems() -> dict[str, tuple[Any, Any, Any, int]]:
     return out
 
 
-SIX: list[Any] = [sc.step.adagrad(rate) for rate in (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)]
+SIX: list[Any] = [sc.step.normalized(rate) for rate in (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)]
 SIX_CONSTANT: list[Any] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0]
 
 
 @pytest.mark.parametrize("name", ["digits", "breast cancer", "classification", "moons", "blobs"])
 def test_the_default_step_is_about_the_best(name: str) -> None:
     """Within 5 % of the log loss of the best of twelve steps, wherever a block has a thousand rows."""
+    # A test set of few rows says little: then the mean over five splits.
+    splits = 5 if name == "breast cancer" else 1
+    losses = np.mean([losses_of_steps(name, split) for split in range(splits)], axis=0)
+    assert losses[0] < 1.05 * losses[1:].min()
+
+
+def losses_of_steps(name: str, split: int) -> list[float]:
+    """Log losses of the default step, six normalized and six constant ones."""
     X, y, block, passes = problems()[name]
-    X, X_test, y, y_test, block, block_test = train_test_split(X, y, block, test_size=0.3, random_state=0)
+    X, X_test, y, y_test, block, block_test = train_test_split(X, y, block, test_size=0.3, random_state=split)
     scaler = StandardScaler().fit(X)
     X, X_test = scaler.transform(X), scaler.transform(X_test)
     # Ten cycles, each through all blocks.
@@ -509,8 +534,7 @@ def test_the_default_step_is_about_the_best(name: str) -> None:
         model.fit(X[order], y[order], blocks=block[order])
         return float(log_loss(y_test, model.predict_proba(X_test, blocks=block_test)))
 
-    best = min(loss(step) for step in SIX + SIX_CONSTANT)
-    assert loss("adaptive") < 1.05 * best
+    return [loss(step) for step in ["normalized", *SIX, *SIX_CONSTANT]]
 
 
 def test_the_default_step_is_about_the_best_on_flights() -> None:
@@ -531,7 +555,7 @@ def test_the_default_step_is_about_the_best_on_flights() -> None:
         return float(log_loss(y[old:], model.predict_proba(cells[old:], when=data["when"][old:])))
 
     best = min(loss(step) for step in SIX + SIX_CONSTANT)
-    assert loss("adaptive") < 1.05 * best
+    assert loss("normalized") < 1.05 * best
 
 
 # ------------------------------------------------------------------------------------------- refusals
@@ -873,16 +897,19 @@ def test_what_may_be_a_mistake_is_said() -> None:
     assert heard[0].filename == __file__  # where the estimator was used
     with pytest.warns(UserWarning, match="the rows have no times or blocks"):
         SemiCyclicClassifier().partial_fit(X, y, [0, 1])
-    with pytest.warns(UserWarning, match=r"column 'x2' has values around 1,0.*StandardScaler"):
-        SemiCyclicClassifier(time_column=-1).fit(np.c_[X * [1, 1, 1000, 1], when], y)
-    with pytest.warns(UserWarning, match=r"around 0.1 \(as TF-IDF has.*adagrad\(2\)"):
-        SemiCyclicClassifier(method="hedged").fit(X / 10, y, when=when)
+    adaptive: dict[str, Any] = {"method": "hedged", "step_size": "adaptive"}
+    with pytest.warns(UserWarning, match=r"column 'x2' has values around 1,0.*\"normalized\""):
+        SemiCyclicClassifier(time_column=-1, **adaptive).fit(np.c_[X * [1, 1, 1000, 1], when], y)
+    with pytest.warns(UserWarning, match=r"around 0.1 \(as TF-IDF has.*\"normalized\""):
+        SemiCyclicClassifier(**adaptive).fit(X / 10, y, when=when)
     with pytest.warns(UserWarning, match="y has values around 5.*TransformedTargetRegressor"):
         SemiCyclicRegressor(method="hedged").fit(X, 500.0 + y, when=when)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         SemiCyclicClassifier(method="consensus").fit(X, y)
         SemiCyclicClassifier(schedule="daily:2").fit(X, y, when=when)
+        for method in ("auto", "hedged"):
+            SemiCyclicClassifier(method=method).fit(X * [1, 1e-3, 1000, 1], y, when=when)
 
 
 def test_rows_without_weight_give_finite_models() -> None:

@@ -25,8 +25,7 @@ from semicyclic.method import basis, train
 from semicyclic.method.evaluate import matrices
 from semicyclic.method.hedge import Prod
 from semicyclic.method.model import Pluralistic
-from semicyclic.method.rows import Rows
-from semicyclic.method.sparse import SparseRows
+from semicyclic.method.rows import Rows, SparseRows
 from semicyclic.reports.reproduce_findings import reading
 from semicyclic.types import Array
 from tests.datasets.test_sentiment140 import SAMPLE, needs_sample

@@ -20,6 +20,7 @@ from semicyclic.method.batches import check_batch_size
 from semicyclic.method.evaluate import Matrix, matrix
 from semicyclic.method.loss import Loss
 from semicyclic.method.model import Pluralistic
+from semicyclic.method.plan import check_l2
 from semicyclic.method.rows import Rows, with_fields
 from semicyclic.method.train import METHODS
 from semicyclic.schedule.numbered import Numbered
@@ -49,6 +50,7 @@ class SemiCyclicEstimator(BaseEstimator):  # type: ignore[misc]
         check_batch_size(self.batch_size)
         read_out_of(self.average)
         parse_step("step_size", self.step_size)
+        check_l2(self.l2)
         check_features(self)
 
     @contextmanager

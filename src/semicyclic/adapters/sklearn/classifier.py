@@ -51,7 +51,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         `Schedule`, else the zone of the times, else UTC.
     method : {"auto", "hedged", "pluralistic", "separate", "residual", "consensus"}, default="auto"
         - "auto": hundreds of candidates trained in one pass by time, and mixed in each block by their recent
-          loss. It ignores `step_size`, `batch_size`, `average` and `shuffle_within_blocks`.
+          loss. It ignores `step_size`, `batch_size`, `l2`, `average` and `shuffle_within_blocks`.
         - "pluralistic": one chain, with a separate average for each block.
         - "separate": one chain per block.
         - "residual": a shared chain, and a difference for each block.
@@ -59,11 +59,15 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         - "hedged": "pluralistic" and "separate", hedged in each block.
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss function. With three or more classes, "logistic" is the cross-entropy of all classes.
-    step_size : "adaptive", float or Step, default="adaptive"
-        "adaptive" for AdaGrad steps per coordinate, which assume features around 1; a number for constant
+    step_size : "normalized", "adaptive", float or Step, default="normalized"
+        "normalized" for AdaGrad steps per coordinate, for features of any scale; "adaptive" for the same
+        without scales, which assume features around 1; a number for constant
         steps; or a rule of `semicyclic.step`.
     batch_size : int, default=4
         Rows per step.
+    l2 : float, default=0.0
+        Strength of the penalty l2 / 2 ||w||^2 on the mean loss, without the intercept. With adaptive and
+        normalized steps, a step shrinks the columns that its rows have.
     passes : int or "auto", default="auto"
         Number of passes of `fit` over the rows. With method "auto", 1 is for candidates trained in one pass
         only; "auto" is for one more candidate, a linear model with the hour and the weekday as features that
@@ -133,8 +137,9 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         zone: str | None = None,
         method: str = "auto",
         loss: Any = "logistic",
-        step_size: Any = "adaptive",
+        step_size: Any = "normalized",
         batch_size: int = 4,
+        l2: float = 0.0,
         passes: int | str = "auto",
         shuffle_within_blocks: bool = True,
         average: Any = "mean",
@@ -159,6 +164,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         self.loss = loss
         self.step_size = step_size
         self.batch_size = batch_size
+        self.l2 = l2
         self.passes = passes
         self.shuffle_within_blocks = shuffle_within_blocks
         self.average = average

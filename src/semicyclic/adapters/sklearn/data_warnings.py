@@ -10,7 +10,6 @@ from sklearn.base import is_classifier
 from semicyclic.adapters.sklearn.fitted import sample_of
 from semicyclic.adapters.sklearn.row_times import BlockLocator
 from semicyclic.method.rows import Rows
-from semicyclic.method.step import RATE
 from semicyclic.training.learner import AUTO
 from semicyclic.types import Array
 
@@ -46,32 +45,33 @@ def likely_mistakes(
 
 
 def _unscaled_columns(estimator: Any, rows: Rows) -> Iterator[str]:
-    """Yield messages about features or labels of an array that are too large or too small."""
-    if not isinstance(estimator.step_size, str):
-        return
-    sample = sample_of(rows)
-    size = _column_sizes(sample)
-    if size.max() > LARGE_VALUE:
-        name = estimator.get_feature_names_out()[int(size.argmax())]
-        yield (
-            f"column {name!r} has values around {size.max():,.0f}, and step sizes assume features around 1: "
-            "scale them first, for example by StandardScaler in a ColumnTransformer that passes the time "
-            "through, or give a data frame, which is scaled"
-        )
-    if estimator.method == AUTO:
-        return  # its candidates include step sizes for features and labels of any size
-    typical = _typical_size(sample)
-    if 0.0 < typical < SMALL_VALUE and len(sample) >= MIN_ROWS_FOR_SMALL:
-        yield (
-            f"features have values around {typical:.2g} (as TF-IDF has), and step sizes assume features "
-            f"around 1: set step_size=semicyclic.step.adagrad({RATE / typical:.1g}), or scale the features"
-        )
+    """Yield messages about features or labels of an array that are too large or too small for the steps."""
+    if not isinstance(estimator.step_size, str) or estimator.method == AUTO:
+        return  # the candidates of "auto" include step sizes for labels of any size
+    if estimator.step_size.startswith("adaptive"):
+        yield from _sizes_for_adaptive_steps(estimator, sample_of(rows))
     assert rows.labels is not None
     label_size = 0.0 if is_classifier(estimator) else float(np.sqrt(np.mean(np.square(rows.labels))))
     if label_size > LARGE_VALUE:
         yield (
             f"y has values around {label_size:,.0f}, and step sizes assume labels around 1: scale them, for "
             "example by TransformedTargetRegressor(regressor=..., transformer=StandardScaler())"
+        )
+
+
+def _sizes_for_adaptive_steps(estimator: Any, sample: Rows) -> Iterator[str]:
+    size = _column_sizes(sample)
+    if size.max() > LARGE_VALUE:
+        name = estimator.get_feature_names_out()[int(size.argmax())]
+        yield (
+            f"column {name!r} has values around {size.max():,.0f}, and adaptive steps assume features around "
+            '1: use step_size="normalized", or scale the features'
+        )
+    typical = _typical_size(sample)
+    if 0.0 < typical < SMALL_VALUE and len(sample) >= MIN_ROWS_FOR_SMALL:
+        yield (
+            f"features have values around {typical:.2g} (as TF-IDF has), and adaptive steps assume features "
+            'around 1: use step_size="normalized", or scale the features'
         )
 
 

@@ -262,7 +262,13 @@ def _train_in_passes(
     order = order_of(ticks, rows.place(config.schedule), passes=passes, rng=rng)
     codes = tuple(range(config.loss.classes)) or None
     packed = pack(
-        rows, config.schedule, loss=config.loss, batch_size=config.batch_size, classes=codes, order=order
+        rows,
+        config.schedule,
+        loss=config.loss,
+        batch_size=config.batch_size,
+        classes=codes,
+        order=order,
+        normalize=config.step.normalized,
     )
     run = getattr(train, config.method)(packed, **config.chain_settings(config.loss.outputs))
     return ChainLearner(run, config.read_out)

@@ -13,7 +13,7 @@ import numpy as np
 from semicyclic import tables, training
 from semicyclic.adapters.sklearn.row_times import RowTimes
 from semicyclic.method.loss import Loss
-from semicyclic.method.sparse import SparseRows
+from semicyclic.method.rows import SparseRows
 from semicyclic.tables.columns import NUMBER
 from semicyclic.tables.encoding import TableEncoding
 from semicyclic.tables.labels import Labels, learn_labels

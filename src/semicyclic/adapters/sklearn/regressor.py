@@ -37,7 +37,7 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
     ----------
     loss : str or Loss, default="squared"
         Loss function, one of `loss.NUMBER_LOSSES`: "squared" estimates the mean, "absolute" the median.
-    time_column, block_column, schedule, zone, method, step_size, batch_size, passes : object
+    time_column, block_column, schedule, zone, method, step_size, batch_size, l2, passes : object
         As in `SemiCyclicClassifier`.
     shuffle_within_blocks, average, horizon, missing, fit_intercept, memory, bins, bits : object
         As in `SemiCyclicClassifier`.
@@ -59,8 +59,9 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
         zone: str | None = None,
         method: str = "auto",
         loss: Any = "squared",
-        step_size: Any = "adaptive",
+        step_size: Any = "normalized",
         batch_size: int = 4,
+        l2: float = 0.0,
         passes: int | str = "auto",
         shuffle_within_blocks: bool = True,
         average: Any = "mean",
@@ -84,6 +85,7 @@ class SemiCyclicRegressor(RegressorMixin, SemiCyclicEstimator):  # type: ignore[
         self.loss = loss
         self.step_size = step_size
         self.batch_size = batch_size
+        self.l2 = l2
         self.passes = passes
         self.shuffle_within_blocks = shuffle_within_blocks
         self.average = average

@@ -20,8 +20,8 @@ from semicyclic.training.config import (
 
 # Parameters that must not change between calls of `partial_fit`.
 FIXED = (
-    "method", "loss", "step_size", "batch_size", "average", "fit_intercept", "schedule", "zone", "memory",
-    "bins", "bits", "number", "category", "text", "ignore", "horizon",
+    "method", "loss", "step_size", "batch_size", "l2", "average", "fit_intercept", "schedule", "zone",
+    "memory", "bins", "bits", "number", "category", "text", "ignore", "horizon",
 )  # fmt: skip
 COLUMN_TYPES = ("number", "category", "text", "ignore")
 
@@ -55,6 +55,7 @@ def config_of(estimator: Any, locator: BlockLocator, loss: Loss, column: str | N
         loss=loss,
         step=parse_step("step_size", estimator.step_size),
         batch_size=int(estimator.batch_size),
+        l2=float(estimator.l2),
         memory=parse_memory(estimator.memory),
         bits=estimator.bits,
         bins=int(estimator.bins),

@@ -7,8 +7,7 @@ import numpy as np
 
 from semicyclic import datasets
 from semicyclic.experiments.reproduce import protocol
-from semicyclic.method.rows import Rows
-from semicyclic.method.sparse import SparseRows
+from semicyclic.method.rows import Rows, SparseRows
 from semicyclic.schedule.schedule import Schedule
 from semicyclic.types import Array
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from semicyclic.method.rows import Rows
-from semicyclic.method.sparse import SparseRows
+from semicyclic.method.rows import Rows, SparseRows
 
 
 def with_indicators(rows: Rows, blocks: int) -> Rows:

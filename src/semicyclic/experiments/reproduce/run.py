@@ -18,8 +18,7 @@ from semicyclic.experiments.reproduce.granularity import GRANULARITY_APPROACHES,
 from semicyclic.experiments.reproduce.protocol import SKEWS
 from semicyclic.experiments.reproduce.repetition import PAPER, Experiment, Timings, generators, repetition
 from semicyclic.experiments.reproduce.text_vs_script import choices
-from semicyclic.method.rows import Rows
-from semicyclic.method.sparse import SparseRows
+from semicyclic.method.rows import Rows, SparseRows
 from semicyclic.types import Array
 from semicyclic.version import __version__
 

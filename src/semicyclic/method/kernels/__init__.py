@@ -8,8 +8,10 @@ if TYPE_CHECKING:
     from semicyclic.method.kernels import adagrad as adagrad
     from semicyclic.method.kernels import advance as advance
     from semicyclic.method.kernels import batching as batching
+    from semicyclic.method.kernels import column_scale as column_scale
     from semicyclic.method.kernels import delta as delta
     from semicyclic.method.kernels import general as general
+    from semicyclic.method.kernels import general_step as general_step
     from semicyclic.method.kernels import hedge as hedge
     from semicyclic.method.kernels import losses as losses
     from semicyclic.method.kernels import prefetch as prefetch

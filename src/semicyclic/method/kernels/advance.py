@@ -38,6 +38,8 @@ def advance(
 
 def _loop(plan: Plan, state: ChainState) -> Any:
     """The loop that fits; only that one is loaded."""
+    if (plan.l2 > 0.0).any():
+        return kernels.general.run_general
     simple = state.vectors.shape[2] == 1 and plan.active.shape[1] == 1 and (plan.coefficient == 1.0).all()
     if simple and (plan.rule == SGD).all() and np.isinf(plan.radius).all():
         return kernels.sgd.run_sgd
