@@ -1,21 +1,25 @@
 """The model that is fitted to all rows at once, next to the candidates trained in one pass."""
 
 import copy
+import csv
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
 from sklearn import datasets
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
-from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold
+from sklearn.model_selection import RepeatedKFold, RepeatedStratifiedKFold, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from semicyclic import SemiCyclicClassifier, SemiCyclicRegressor
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*no times or blocks", "ignore:.*values around")
+TWEETS = Path(__file__).parents[4] / "shared" / "data" / "sentiment140-sample.csv"
 HOUR = 3600
 MONDAY = 1_700_438_400
 
@@ -151,23 +155,27 @@ def test_blocks_are_features_where_rows_have_no_times() -> None:
 
 
 def losses(name: str, repeats: int, rows: int | None) -> tuple[float, float]:
-    """Return the mean loss of the plain scikit-learn model and of the default estimator, cross-validated."""
+    """Return the mean loss of the plain scikit-learn model and of the default estimator, cross-validated.
+
+    Training rows are sorted by label: rows without times may come in any order.
+    """
     X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
     numbers = name == "diabetes"
     folds = RepeatedKFold if numbers else RepeatedStratifiedKFold
     found: list[list[float]] = []
     for train, test in folds(n_splits=5, n_repeats=repeats, random_state=0).split(X, y):
         train = np.random.default_rng(len(found)).permutation(train)[:rows]
+        train = train[np.argsort(y[train], kind="stable")]
         if numbers:
             center, scale = y[train].mean(), y[train].std()
             plain = make_pipeline(StandardScaler(), Ridge(1.0)).fit(X[train], y[train])
-            own = SemiCyclicRegressor().fit(X[train], (y[train] - center) / scale)
+            own = SemiCyclicRegressor(random_state=0).fit(X[train], (y[train] - center) / scale)
             predicted = plain.predict(X[test]), own.predict(X[test]) * scale + center
             found.append([((each - y[test]) ** 2).mean() for each in predicted])
         else:
             model = LogisticRegression(C=1.0, max_iter=5000)
             plain = make_pipeline(StandardScaler(), model).fit(X[train], y[train])
-            own = SemiCyclicClassifier().fit(X[train], y[train])
+            own = SemiCyclicClassifier(random_state=0).fit(X[train], y[train])
             found.append([log_loss(y[test], each.predict_proba(X[test]), labels=np.unique(y))
                           for each in (plain, own)])  # fmt: skip
     plain_loss, own_loss = np.mean(found, axis=0).tolist()
@@ -199,3 +207,25 @@ def test_small_tables_are_learned_as_well_as_by_scikit_learn(
 ) -> None:
     """Ten times five folds."""
     check(name, 10, rows, most)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("rows", "most"), [(None, 1.03), (1000, 1.05), (200, 1.05)])
+def test_tweets_are_learned_as_well_as_by_logistic_regression(rows: int | None, most: float) -> None:
+    """Real tweets as unscaled TF-IDF, in the order of the file, which is that of the labels."""
+    if not TWEETS.exists():
+        pytest.skip("needs shared/data")
+    with TWEETS.open(encoding="latin-1", newline="") as file:
+        table = list(csv.reader(file))
+    text, y = [row[-1] for row in table], np.array([row[0] == "4" for row in table])
+    ratios = []
+    for fold, (train, test) in enumerate(StratifiedKFold(5, shuffle=True, random_state=0).split(y, y)):
+        train = np.sort(np.random.default_rng(fold).permutation(train)[:rows])
+        encoder = TfidfVectorizer(min_df=2).fit([text[k] for k in train])
+        X, X_test = (encoder.transform([text[k] for k in part]) for part in (train, test))
+        plain = LogisticRegression(C=1.0, max_iter=5000).fit(X, y[train])
+        own = SemiCyclicClassifier(random_state=0).fit(X, y[train])
+        losses = [log_loss(y[test], each.predict_proba(X_test)) for each in (own, plain)]
+        ratios.append(losses[0] / losses[1])
+    print(f"tweets, {rows or 'all'} rows: {np.mean(ratios):.4f} of the loss of LogisticRegression")
+    assert np.mean(ratios) <= most

@@ -51,7 +51,7 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         `Schedule`, else the zone of the times, else UTC.
     method : {"auto", "hedged", "pluralistic", "separate", "residual", "consensus"}, default="auto"
         - "auto": hundreds of candidates trained in one pass by time, and mixed in each block by their recent
-          loss. It ignores `step_size`, `batch_size`, `l2`, `average` and `shuffle_within_blocks`.
+          loss. It ignores `step_size`, `batch_size`, `l2` and `average`.
         - "pluralistic": one chain, with a separate average for each block.
         - "separate": one chain per block.
         - "residual": a shared chain, and a difference for each block.
@@ -76,7 +76,8 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
         With other methods, "auto" is one pass.
     shuffle_within_blocks : bool, default=True
         Whether `fit` shuffles rows within each block, for a model used after training: its guarantee assumes
-        rows of a block in random order. The order of blocks does not change.
+        rows of a block in random order. The order of blocks does not change. "auto" goes by time; it shuffles
+        rows that have neither times nor blocks.
     average : str or int, default="mean"
         Read-out, as on the command line: "mean" of all iterates, mean of the last 5 cycles ("tail:5", or the
         integer 5), "last" iterate, and the others of `semicyclic.specs.READ_OUTS`.

@@ -46,7 +46,10 @@ class LabelledInputs(NamedTuple):
 
 
 def fit_all(estimator: Any, given: LabelledInputs, rng: np.random.Generator | None) -> Fitted:
-    """Train on all rows in one or more passes; with a generator, a chain shuffles rows within blocks."""
+    """Train on all rows in one or more passes.
+
+    With a generator, a chain shuffles rows within blocks, and "auto" rows that have no times or blocks.
+    """
     when, blocks = given.inputs.when, given.inputs.blocks
     locator = locator_of(when, blocks, estimator.schedule, estimator.zone)
     config = config_of(estimator, locator, given.loss, given.inputs.column)
@@ -62,6 +65,9 @@ def fit_all(estimator: Any, given: LabelledInputs, rng: np.random.Generator | No
         )
     learner = _untrained(config, rows, given.loss, frame)
     scaled = _with_targets(rows, labels)
+    if estimator.method == AUTO and rng is not None and when is None and blocks is None:
+        # Their order says nothing, and may be that of the labels.
+        scaled = scaled[rng.permutation(len(scaled))]
     if isinstance(learner, EstimatorAuto) and estimator.passes == AUTO:
         learner.learn_all(*_sort_by_time(scaled, located.ticks))
     elif estimator.method == AUTO or _learns_in_order(config, passes, rng):
