@@ -531,7 +531,7 @@ def test_the_design_effect_of_rows_that_share_a_loss_is_their_number() -> None:
         for _ in range(2000):
             drawn = rng.normal(0.3, 1.0, (1 if shared else 20, STRATEGIES))
             for excess in np.broadcast_to(drawn, (20, STRATEGIES)):
-                add_to_unit(unit, excess, 1.0, 1.0)
+                add_to_unit(unit, excess, 0.0, 1.0, 1.0)
             close_unit(unit, units)
         assert design_effect(units) == pytest.approx(expected, rel=0.08)
         assert not unit.any()

@@ -166,17 +166,34 @@ class Portfolio:
 
     def end(self) -> None:
         """Train on all rows still waiting for their labels, at the end of the stream."""
-
         if self.waiting is None or self.waiting.size == 0:
             return
         window = self._window(self.waiting, self.waiting.take(slice(0, 0)))
         plan = self._plan()
+        count, none = self.waiting.size, np.zeros(0, np.int64)
         for part in self.parts:
-            kernels.candidate_sgd.learn_rest(
-                part.tables, plan, part.state, window, 0, workspace(part.tables, plan.outputs)
-            )
+            self._walk(part, window, (0, count, count), none)
+            if part.state.position[0] >= 0:
+                kernels.candidate_sgd.close_visit(part.tables, part.state, plan.outputs)
         self.protocols = {name: protocol.end(plan) for name, protocol in self.protocols.items()}
         self.waiting = self.waiting.take(slice(self.waiting.size, self.waiting.size))
+
+    def _walk(
+        self, part: PortfolioPart, window: RowWindow, span: tuple[int, int, int], place: Array
+    ) -> tuple[Array, Array, int]:
+        """Predict and train with the candidates of a part; see `kernels.candidate_sgd.walk`.
+
+        place: index of each new row among those that are scored, -1 if it is not one of them.
+        Returns the scores of both protocols, and the number of rows trained on.
+        """
+        plan, scored = self._plan(), int(place.max(initial=-1)) + 1
+        size = part.candidate_set.size * plan.outputs
+        progressive, forward = (
+            np.empty((scored if name in self.protocols else 0, size), np.float32) for name in PROTOCOLS
+        )
+        work, out = workspace(part.tables, plan.outputs), (place, progressive, forward)
+        trained = kernels.candidate_sgd.walk(part.tables, plan, part.state, window, span, out, work)
+        return progressive, forward, trained
 
     def _to_buffer(self, rows: Rows, clock: Array, ticks: Array | None, target: Array) -> RowBuffer:
         """Return rows as a buffer, with blocks and freeze times; update the counts of the stream."""
@@ -233,34 +250,21 @@ class Portfolio:
 
     def _process(self, new: RowBuffer) -> PortfolioScores:
         """Predict new rows, and train on all rows whose labels are known."""
-
         waiting = self.waiting
         old = 0 if waiting is None else waiting.size
-        rows = new if waiting is None or old == 0 else concat_buffers(waiting, new)
+        rows = new if waiting is None or not old else concat_buffers(waiting, new)
         window, plan = self._window(rows, new), self._plan()
         count, outputs = new.size, plan.outputs
         if self.subsample and self.freezes >= MAX_FREEZES_FOR_PROGRESSIVE:
             self.protocols.pop("progressive", None)
-        active = [name in self.protocols for name in PROTOCOLS]
         place, represents = self._rows_to_score(count)
-        scored = int(place.max(initial=-1)) + 1
 
         def walk(part: PortfolioPart) -> tuple[Array, Array, int]:
-            size = part.candidate_set.size * outputs
-            progressive, forward = (
-                np.empty((scored if is_active else 0, size), np.float32) for is_active in active
-            )
-            work, out = workspace(part.tables, outputs), (place, progressive, forward)
-            trained = kernels.candidate_sgd.walk(part.tables, plan, part.state, window, (0, old), out, work)
-            return progressive, forward, trained
+            return self._walk(part, window, (0, old, 0), place)
 
-        if self.threads > 1:
-            with ThreadPoolExecutor(self.threads) as pool:
-                walked = list(pool.map(walk, self.parts))
-        else:
-            walked = [walk(part) for part in self.parts]
-        columns = *self._mixing_rows(new), represents
-        mixing_rows = kernels.mixing.MixingRows(*(column[place >= 0] for column in columns))
+        with ThreadPoolExecutor(self.threads) as pool:
+            walked = list((pool.map if self.threads > 1 else map)(walk, self.parts))
+        mixing_rows = self._mixing_rows(new, represents, place >= 0)
         predictions = []
         for index, name in enumerate(PROTOCOLS):
             score = np.concatenate([scores[index] for scores in walked], axis=1)
@@ -277,10 +281,7 @@ class Portfolio:
         return PortfolioScores(first, number, mixing_rows.represents, mixing_rows.frozen_at, *predictions)
 
     def _rows_to_score(self, count: int) -> tuple[Array, Array]:
-        """Select the rows to score among the next `count` rows.
-
-        Returns the index of each row's predictions, -1 if it is not scored; and how many rows it represents.
-        """
+        """Return the index of each next row among those to score, or -1, and how many rows it represents."""
         number = self.rows + np.arange(count)
         represents = np.ones(count)
         if self.subsample:
@@ -352,24 +353,23 @@ class Portfolio:
         """Return the loss in the form that the kernels take."""
         return LossPlan(self.loss.code, self.loss.level, self.loss.outputs)
 
-    def _mixing_rows(self, rows: RowBuffer) -> tuple[Array, ...]:
-        """Return the fields of `MixingRows` other than the last."""
+    def _mixing_rows(self, rows: RowBuffer, represents: Array, scored: Array) -> Any:
+        """Return the rows that are scored as the mixture needs them."""
         slot = self.candidate_set.calendar.slot[rows.fine]
         cycle, block = rows.rows.cycle, rows.rows.block
         assert cycle is not None
         assert block is not None
         visit = cycle * self.candidate_set.calendar.slots + slot
-        return slot, visit, rows.clock, rows.frozen_at, rows.target, rows.weight, block
+        columns = slot, visit, rows.clock, rows.frozen_at, rows.target, rows.weight, block, represents
+        return kernels.mixing.MixingRows(*(column[scored] for column in columns))
 
     def _window(self, rows: RowBuffer, new: RowBuffer) -> Any:
         """Return rows laid out for the kernels, with features mapped to columns, intercept and marks.
 
         new: the last of the rows, which are to be predicted.
         """
-
         indptr, indices = rows.rows.indptr, rows.rows.indices.astype(np.uint32, copy=False)
-        self.columns.take_in(indices)
-        self._widen()
+        self._widen(indices)
         mark = self.parts[0].tables.mark
         starts = indptr + np.arange(rows.size + 1) * (mark.shape[1] + 1)
         columns, values = np.empty(int(starts[-1]), np.uint32), np.empty(int(starts[-1]), np.float32)
@@ -388,9 +388,9 @@ class Portfolio:
         known = [known_before(rows.clock, until, self.delay) for until in (new.clock, new.frozen_at)]
         return RowWindow(starts, columns, values, *per_row, *known)
 
-    def _widen(self) -> None:
-        """Grow the weight arrays if needed, with spare columns for features not seen yet."""
-
+    def _widen(self, indices: Array) -> None:
+        """Give these features columns; grow the weight arrays if needed, with some to spare."""
+        self.columns.take_in(indices)
         allocated, used = self.parts[0].state.vectors.shape[1], self.columns.used
         if used > allocated:
             larger = max(used, allocated + allocated // 2, MIN_ALLOCATED_COLUMNS)

@@ -59,7 +59,7 @@ class EvaluationProtocol(NamedTuple):
             known_before(full.pending.clock, until, delay) for until in (rows.clock, rows.frozen_at)
         )
         recorded = kernels.mixing.choose(
-            full.mixing, plan, tuple(full.pending), (0, pending), known, full[2:], full._scratch()
+            full.mixing, plan, tuple(full.pending), (0, pending, 0), known, full[2:], full._scratch()
         )
         # `choose` has set invalid scores to 0, so return its copy of the scores.
         return full._drop_first(recorded), full.score[pending:], full.auto[pending:]
@@ -67,8 +67,11 @@ class EvaluationProtocol(NamedTuple):
     def end(self, plan: LossPlan) -> "EvaluationProtocol":
         """Record the losses of all remaining rows at the end of the stream."""
 
-        kernels.mixing.record_remaining(self.mixing, plan, tuple(self.pending), 0, self[2:], self._scratch())
-        return self._drop_first(len(self.pending.clock))
+        count, none = len(self.pending.clock), np.zeros(0, np.int64)
+        kernels.mixing.choose(
+            self.mixing, plan, tuple(self.pending), (0, count, count), (none, none), self[2:], self._scratch()
+        )
+        return self._drop_first(count)
 
     def _drop_first(self, count: int) -> "EvaluationProtocol":
         """Return the protocol without its first `count` pending rows."""

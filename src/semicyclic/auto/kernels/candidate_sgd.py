@@ -197,7 +197,8 @@ def close_visit(tables: Any, state: CandidateState, outputs: Any) -> Any:
                     frozen[j, c, MEAN, q] += part[MEAN] * (mean - frozen[j, c, MEAN, q])
                     frozen[j, c, FADING, q] += part[FADING] * (mean - frozen[j, c, FADING, q])
                     frozen[j, c, CYCLE, q] += part[CYCLE] * (mean - frozen[j, c, CYCLE, q])
-    lag[:] = np.float32(0.0)
+    for at in range(lag.size):
+        lag.flat[at] = np.float32(0.0)
     state.position[0] = -1
     state.mass[0] = 0.0
 
@@ -262,6 +263,13 @@ def cells_of(window: RowWindow, tables: Any, row: Any) -> Any:
 
 
 @jit
+def overwrite(array: Any, source: Any) -> Any:
+    """Copy all numbers of an array. The same as a slice assignment takes two seconds to compile."""
+    for at in range(array.size):
+        array.flat[at] = source.flat[at]
+
+
+@jit
 def walk(
     tables: Any,
     plan: Any,
@@ -276,6 +284,8 @@ def walk(
     At each freeze time (a new value of `frozen_at`), the weights are copied to `state.early`. The
     walk-forward protocol predicts from this copy, the progressive one from the current weights.
 
+    span: first row that is not trained on; first new row; and how many rows to train on even if their labels
+        are not known, all of them at the end of the stream.
     scored: (place, progressive, forward): index of each new row's predictions, -1 if it is not scored; and
         output arrays for the two protocols, [scored rows, K * C], or [0, K * C] to skip a protocol.
     Returns the number of rows of the window that were trained on.
@@ -292,9 +302,9 @@ def walk(
                 trained += 1
             if state.position[0] >= 0:
                 close_visit(tables, state, outputs)
-            state.early[:] = state.vectors
-            state.early_frozen[:] = state.frozen
-            state.early_seen[:] = state.seen
+            overwrite(state.early, state.vectors)
+            overwrite(state.early_frozen, state.frozen)
+            overwrite(state.early_seen, state.seen)
             state.position[3] = window.frozen_at[row]
         while trained < window.known[row - span[1]]:
             learn_row(tables, plan, state, window, trained, trained == ready, work)
@@ -312,7 +322,8 @@ def walk(
         if len(progressive) > 0:
             score_kinds(tables, state.vectors, outputs, fine, cells, live)
             ready = row if trained == row else -1
-            progressive[to, :chains] = live
+            for k in range(chains):
+                progressive[to, k] = live[k]
             readings = state.frozen, state.seen
             score_readings(tables, readings, outputs, fine, cells, live, progressive[to, chains:])
         if len(forward) > 0:
@@ -320,15 +331,7 @@ def walk(
             score_kinds(tables, state.early, outputs, fine, cells, out[:chains])
             readings = state.early_frozen, state.early_seen
             score_readings(tables, readings, outputs, fine, cells, out[:chains], out[chains:])
+    while trained < span[2]:
+        learn_row(tables, plan, state, window, trained, trained == ready, work)
+        trained += 1
     return trained
-
-
-@jit
-def learn_rest(
-    tables: Any, plan: Any, state: CandidateState, window: RowWindow, first: Any, work: Any
-) -> Any:
-    """Train on all remaining rows at the end of the stream."""
-    for row in range(first, len(window.weight)):
-        learn_row(tables, plan, state, window, row, False, work)
-    if state.position[0] >= 0:
-        close_visit(tables, state, plan.outputs)

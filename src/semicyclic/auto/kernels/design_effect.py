@@ -15,14 +15,15 @@ FIRST_DESIGN_EFFECT = 5.0
 
 
 @jit
-def add_to_unit(unit: Any, excess: Any, weight: Any, represents: Any) -> Any:
-    """Add a row to the sums of the open unit. excess: loss of each strategy, less that of the mixture."""
+def add_to_unit(unit: Any, value: Any, mixed: Any, weight: Any, represents: Any) -> Any:
+    """Add a row to the sums of the open unit. value: loss of each strategy. mixed: that of the mixture."""
     times = weight * represents
-    for s in range(len(excess)):
+    for s in range(unit.shape[1]):
+        excess = value[s] - mixed
         unit[0, s] += times
-        unit[1, s] += times * excess[s]
+        unit[1, s] += times * excess
         unit[2, s] += weight * times
-        unit[3, s] += weight * times * excess[s] * excess[s]
+        unit[3, s] += weight * times * excess * excess
 
 
 @jit
@@ -39,7 +40,8 @@ def close_unit(unit: Any, units: Any) -> Any:
             units[5, s] += total * total
             units[6, s] += unit[2, s]
             units[7, s] += unit[3, s]
-    unit[:] = 0.0
+    for at in range(unit.size):
+        unit.flat[at] = 0.0
 
 
 @jit

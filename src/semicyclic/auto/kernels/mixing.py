@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from semicyclic.auto.kernels.candidate_sgd import losses, zero_invalid_scores
+from semicyclic.auto.kernels.candidate_sgd import losses, overwrite, zero_invalid_scores
 from semicyclic.auto.kernels.design_effect import (
     FIRST_DESIGN_EFFECT,
     add_to_unit,
@@ -294,7 +294,8 @@ def mix(
 def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scores: Any, work: Any) -> Any:
     """Mix the scores of the rows from span[1] on, and record losses from span[0] on as labels become known.
 
-    rows: the fields of `MixingRows`.
+    rows: the fields of `MixingRows`. At least the losses of the rows before span[2] are recorded: of all rows
+        at the end of the stream.
     known: number of rows whose labels are known when a row from span[1] on arrives, and at its freeze time.
     scores: (candidates [rows, K * C], strategies [rows, S * C], mixture [rows, C]); before span[1] they are
         inputs, as predicted earlier; from there on, strategies and mixture are outputs.
@@ -315,10 +316,10 @@ def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scor
             while recorded < known_frozen[row - span[1]]:
                 record_losses(state, plan, columns, scores, recorded, work)
                 recorded += 1
-            state.early_stream_losses[:] = state.stream_losses
-            state.early_slot_losses[:] = state.slot_losses
-            state.early_strategy_losses[:] = state.strategy_losses
-            state.early_totals[:2] = state.totals[:2]
+            overwrite(state.early_stream_losses, state.stream_losses)
+            overwrite(state.early_slot_losses, state.slot_losses)
+            overwrite(state.early_strategy_losses, state.strategy_losses)
+            state.early_totals[0], state.early_totals[1] = state.totals[0], state.totals[1]
             state.early_totals[2] = design_effect(state.units)
             state.position[3] = frozen_at[row]
             state.position[1] = NEVER
@@ -331,6 +332,9 @@ def choose(state: MixingState, plan: Any, rows: Any, span: Any, known: Any, scor
             state.position[1] = visit[row]
         zero_invalid_scores(score[row], state.totals[3])
         mix(state, score[row], outputs, numbers, spare, strategy_score[row], auto[row])
+    while recorded < span[2]:
+        record_losses(state, plan, columns, scores, recorded, work)
+        recorded += 1
     return recorded
 
 
@@ -351,8 +355,7 @@ def record_losses(state: MixingState, plan: Any, rows: Any, scores: Any, row: An
     if frozen_at[row] != state.position[4]:
         close_unit(state.unit, state.units)
         state.position[4] = frozen_at[row]
-    excess = strategy_value[:STRATEGIES] - auto_value[0]
-    add_to_unit(state.unit, excess, weight[row], represents[row])
+    add_to_unit(state.unit, strategy_value, auto_value[0], weight[row], represents[row])
     add_losses(
         state,
         slot[row],
@@ -369,14 +372,6 @@ def record_losses(state: MixingState, plan: Any, rows: Any, scores: Any, row: An
 
 
 @jit
-def record_remaining(state: MixingState, plan: Any, rows: Any, first: Any, scores: Any, work: Any) -> Any:
-    """Record the losses of all remaining rows at the end of the stream."""
-    slot, _, clock, frozen_at, target, weight, block, represents = rows
-    for row in range(first, len(clock)):
-        record_losses(state, plan, (slot, frozen_at, target, weight, block, represents), scores, row, work)
-
-
-@jit
 def weights_in(state: MixingState, slot: Any, code: Any, out: Any) -> Any:
     """Set out[k] to the weight of candidate k in a slot, from all losses recorded so far."""
     scale = unit(code, state.totals[1])
@@ -384,7 +379,8 @@ def weights_in(state: MixingState, slot: Any, code: Any, out: Any) -> Any:
     shares, spare_shares = np.empty(STRATEGIES, np.float32), np.empty(STRATEGIES, np.float32)
     rows, none, effect = state.totals[0], np.zeros(STRATEGIES), design_effect(state.units)
     weigh(state.strategy_losses, rate_of(META_STRATEGY, scale, effect), rows, none, spare_shares, shares)
-    out[:] = 0.0
+    for k in range(len(out)):
+        out[k] = 0.0
     for s in range(STRATEGIES):
         sums = (
             state.stream_losses[s]
