@@ -4,16 +4,23 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 WORKERS ?= 2
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-slow check format bench clean
+.PHONY: demo test test-slow test-generic check wheel format bench clean
 
-$(VENV)/installed: pyproject.toml constraints.txt
+$(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all,test]'
+
+# What the demo needs, and no test tools.
+$(VENV)/demo-installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[files,report]'
 	@touch $@
 
-demo: $(VENV)/installed
+$(VENV)/installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(PIP) --editable '.[all,test]'
+	@touch $(VENV)/demo-installed $@
+
+demo: $(VENV)/demo-installed
 	$(BIN)/semicyclic demo
 
 test: $(VENV)/installed
@@ -22,11 +29,23 @@ test: $(VENV)/installed
 test-slow: $(VENV)/installed
 	$(BIN)/python -m pytest -m slow -n $(WORKERS)
 
+# The numeric tests without the instructions that only some processors have.
+test-generic: $(VENV)/installed
+	NUMBA_CPU_NAME=generic $(BIN)/python -m pytest -q -m 'not slow' -n $(WORKERS) --dist loadfile tests/method tests/auto
+
 check: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Builds the distributions and tries the wheel in an environment of its own, outside this folder.
+wheel: $(BIN)/python
+	$(PIP) build twine
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python scripts/check_wheel.py dist constraints.txt
 
 format: $(VENV)/installed
 	$(BIN)/ruff format .

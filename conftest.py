@@ -1,6 +1,5 @@
 """Run the Python examples of README.md and docs as tests, each page from top to bottom."""
 
-import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -9,14 +8,9 @@ from typing import Any
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
-# This must come before Numba is imported (so `filterwarnings` names none of its classes).
-# Numba looks only at a kernel's own file to see whether its compiled code is stale, not at the
-# files it calls: so tests keep theirs by the contents of all.
-_root = Path(__file__).parent
-_sources = b"".join(path.read_bytes() for path in sorted(_root.glob("src/semicyclic/**/*.py")))
-os.environ.setdefault(
-    "NUMBA_CACHE_DIR", str(_root / ".numba_cache" / hashlib.sha256(_sources).hexdigest()[:16])
-)
+# The compiled code of tests is kept here, and `make clean` removes it. This must come before Numba is
+# imported (so `filterwarnings` names none of its classes).
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parent / ".numba_cache"))
 
 
 def _enter(namespace: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import calendar, chains, estimators, federated, files, models, paper
+from benchmarks import calendar, chains, cold_start, estimators, federated, files, models, paper
 from benchmarks.compare import compare
 from benchmarks.timing import COSTS, PEERS, Figure
 
@@ -45,6 +45,8 @@ BENCHMARKS: dict[str, Callable[[], list[Figure]]] = {
     "sk-fit": estimators.sk_fit,
     "sk-predict": estimators.sk_predict,
     "predict-one": estimators.predict_one,
+    "first-fit": cold_start.first_fit,
+    "first-demo": cold_start.first_demo,
     "fed-wrap": federated.fed_wrap,
     "fed-scale": federated.fed_scale,
     "fed-memory": federated.fed_memory,

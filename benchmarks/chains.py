@@ -78,6 +78,14 @@ def chain_c() -> list[Figure]:
     ]
 
 
+def c_seconds() -> float:
+    """Return the time of the chain in C, as a measure of the machine."""
+    rows = _pack_stream(stream(), 6, 10)
+    with tempfile.TemporaryDirectory() as folder:
+        run = _compile_c(rows, Path(folder) / "c.so", (), {}, "c")
+        return best_of(REPEATS, c=Peer(run))["c"]
+
+
 def _compile_c(
     rows: Packed, library: Path, flags: tuple[str, ...], weights: dict[str, Any], name: str
 ) -> Callable[[], object]:

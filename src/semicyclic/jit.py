@@ -1,12 +1,21 @@
-"""Numba decorators: the options every kernel is compiled with, and a message when compiling takes long.
+"""Numba decorators: the options every kernel is compiled with, where the compiled code is kept, and a message
+when compiling takes long.
 
 Numba takes most of a second to import, so it is imported when the first function is compiled.
 """
 
+import hashlib
 import logging
+import os
+import re
+import shutil
+import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 # `contract` lets LLVM fuse multiply and add; sums are never reordered, so the same
@@ -20,6 +29,11 @@ NOTICE = (
     "compiling: the first use on this machine takes some seconds, up to a minute; later processes load the "
     "compiled code from the cache"
 )
+# Compiled code of other versions is removed after this time.
+UNUSED_SECONDS = 30 * 86_400.0
+IMPORT = r"^from semicyclic\.([\w.]+) import ([\w, ]*)"
+# Held while Numba's setting of the folder is replaced by ours.
+_folder_lock = threading.Lock()
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Any:
@@ -27,11 +41,57 @@ def jit(function: Callable[..., Any], **options: Any) -> Any:
     import numba
 
     watch_compilation()
-    try:
-        return numba.njit(cache=True, **OPTIONS, **options)(function)
-    except RuntimeError:
-        # No directory is writable for the cache (a read-only installation): compile per process.
-        return numba.njit(**OPTIONS, **options)(function)
+    with _folder_lock:
+        before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_folder())
+        try:
+            return numba.njit(cache=True, **OPTIONS, **options)(function)
+        except RuntimeError:
+            # No folder can be written to: compile per process.
+            return numba.njit(**OPTIONS, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = before
+
+
+@cache
+def cache_folder() -> Path:
+    """Return the folder for compiled code: in NUMBA_CACHE_DIR, or in the user's folder for caches.
+
+    Numba looks only at a function's own file to see whether its compiled code is outdated, not at the
+    functions it calls. Therefore each state of the kernels has a folder. Those of other states are removed
+    when they have not been added to for a month.
+    """
+    folder = Path(os.environ.get("NUMBA_CACHE_DIR") or _user_cache()) / "semicyclic" / source_digest()
+    with suppress(OSError):
+        for other in [] if folder.exists() else folder.parent.iterdir():
+            if other.stat().st_mtime < time.time() - UNUSED_SECONDS:
+                shutil.rmtree(other, ignore_errors=True)
+    return folder
+
+
+def source_digest(root: Path = Path(__file__).parent) -> str:
+    """Return a digest of all modules with kernels and of those they import. root: folder of the package."""
+    waiting = {root / "jit.py", *root.glob("**/kernels/*.py")}
+    contents: dict[Path, bytes] = {}
+    while waiting:
+        path = waiting.pop()
+        contents[path] = path.read_bytes()
+        for module, names in re.findall(IMPORT, contents[path].decode(), re.MULTILINE):
+            folder = root.joinpath(*module.split("."))
+            found = [folder.with_suffix(".py"), folder / "__init__.py"]
+            found += [folder / f"{name.strip()}.py" for name in names.split(",")]
+            waiting |= {each for each in found if each.exists() and each not in contents}
+    ordered = sorted((path.relative_to(root).as_posix(), content) for path, content in contents.items())
+    return hashlib.sha256(repr(ordered).encode()).hexdigest()[:16]
+
+
+def _user_cache() -> Path:
+    """Return the user's folder for caches."""
+    home = Path(os.path.expanduser("~"))  # unlike Path.home() it does not raise without a home
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return home / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or home / ".cache")
 
 
 def loop(function: Callable[..., Any]) -> Any:

@@ -95,7 +95,7 @@ def test_a_candidate_scores_what_its_chain_run_alone_does(kind: str) -> None:
     rows = some_rows(700, 9, 1, kind=kind, unit=True)
     schedule, loss = Schedule.daily(6), loss_for(kind)
     portfolio, answers = run_through(rows, schedule, loss)
-    rows, _ = ColumnScale.empty(4).normalize(rows)
+    rows = ColumnScale.empty(4).normalize(rows)
     scores = joined(answers, "progressive").astype(np.float64)
     calendar = portfolio.candidate_set.calendar
     assert rows.when is not None
@@ -160,7 +160,7 @@ def test_a_read_out_scores_what_that_of_its_chain_does() -> None:
     rows = some_rows(900, 12, 2)
     schedule = Schedule.daily(4)
     portfolio, answers = run_through(rows, schedule, losses.logistic)
-    rows, _ = ColumnScale.empty(4).normalize(rows)
+    rows = ColumnScale.empty(4).normalize(rows)
     scores = joined(answers, "forward")[:, :, 0]
     assert rows.when is not None
     cycle, block = schedule.place(rows.when)

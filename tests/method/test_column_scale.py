@@ -79,7 +79,7 @@ def test_rows_are_normalized_as_defined_however_they_are_cut(seed: int, parts: l
     for size in [*parts, n]:
         part = rows[done : done + size]
         if len(part):
-            found, scale = scale.normalize(part)
+            found = scale.normalize(part)
             dense = np.zeros((len(part), 4))
             dense[np.repeat(np.arange(len(part)), np.diff(part.indptr)), part.indices] = found.values
             np.testing.assert_allclose(dense, expected[done : done + size], rtol=1e-12)
@@ -95,8 +95,10 @@ def test_stated_zeros_do_not_count() -> None:
     X = np.array([[0.0, 2.0], [3.0, 0.0]])
     stated = SparseRows(np.array([0, 2, 4]), np.array([0, 1, 0, 1]), X.ravel(), 2)
     left_out = SparseRows(np.array([0, 1, 2]), np.array([1, 0]), np.array([2.0, 3.0]), 2)
-    scales = [ColumnScale.empty(2).normalize(Rows(each))[1].mean_square for each in (stated, left_out)]
-    np.testing.assert_array_equal(scales, [[9.0, 4.0]] * 2)
+    for form in (stated, left_out):
+        scale = ColumnScale.empty(2)
+        scale.normalize(Rows(form))
+        np.testing.assert_array_equal(scale.mean_square, [9.0, 4.0])
 
 
 @pytest.mark.parametrize("kind", ["single", "separate", "residual"])
@@ -158,3 +160,17 @@ def test_what_normalized_steps_cannot_do_is_refused() -> None:
         train.pluralistic(packed, step_size=step).mean().weights,
         train.pluralistic(rows, 3, step_size=step).mean().weights,
     )
+
+
+def test_a_run_is_not_changed_by_the_runs_that_continue_it() -> None:
+    """Nor are packed rows by the runs that begin with them."""
+    X, y, block = table(120, 5)
+    rows, step = Rows(X, y, block=block), sc.step.normalized()
+    packed = pack(rows, 3, loss=sc.loss.logistic, normalize=True)
+    first = train.pluralistic(packed, step_size=step)
+    before = first.mean().weights.copy()
+    more = Rows(100 * X, y, block=block)
+    extended = [train.extend(first, more).last().weights for _ in range(2)]
+    np.testing.assert_array_equal(*extended)
+    np.testing.assert_array_equal(first.mean().weights, before)
+    np.testing.assert_array_equal(train.pluralistic(packed, step_size=step).mean().weights, before)

@@ -371,7 +371,8 @@ def test_exact_multiples_of_odd_periods_begin_a_cycle(period: timedelta, blocks:
     if ticks % blocks:
         blocks = 1
     schedule = Schedule.every(period, blocks)
-    turns = np.r_[np.arange(-40_000, 40_000), np.random.default_rng(0).integers(-(10**6), 10**7, 20_000)]
+    most = min(10**7, 100 * 366 * DAY // ticks)
+    turns = np.r_[np.arange(-40_000, 40_000), np.random.default_rng(0).integers(-most // 10, most, 20_000)]
     width = ticks // blocks
     for offset in (0, -1, width, width - 1):
         instants = turns * ticks + offset

@@ -396,7 +396,7 @@ def test_columns_that_are_not_used_are_said(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_fit_logs_what_it_does(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("semicyclic.training.fit.LOG_SECONDS", 0.0)
+    monkeypatch.setattr("semicyclic.training.progress_log.LOG_SECONDS", 0.0)
     with caplog.at_level(logging.INFO, "semicyclic.training"):
         fit(method="pluralistic")
     messages = [record.getMessage() for record in caplog.records if record.name == "semicyclic.training"]

@@ -210,7 +210,7 @@ class Portfolio:
             if self.first_day == LONG_AGO:
                 self.first_day = int(self._days(clock, cycle, zone)[0])
             self.last = LastRow(int(cycle[-1]), int(fine[-1]), int(frozen_at[-1]), int(block[-1]))
-        normalized, self.scale = self.scale.normalize(rows)
+        normalized = self.scale.normalize(rows)
         return RowBuffer(
             rows.with_blocks(block, cycle),
             np.asarray(target, np.float32),

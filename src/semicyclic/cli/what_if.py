@@ -50,29 +50,32 @@ def what_if(
     Example: semicyclic what-if late --blocks 6 --read-out tail --data next-month.parquet --out other
     """
 
-    started = time.perf_counter()
-    log = training.what_if.open_run(run)
-    requests = [
-        training.what_if.ModelRequest(count, specs.parse_read_out("read_out", name), until)
-        for count in (blocks if blocks else (None,))
-        for name in (read_out or ["mean", "tail", "last-cycle", "last"])
-    ]
-    models = [training.what_if.model_for(log, request) for request in requests]
-    seconds = time.perf_counter() - started
-    results: dict[str, Any] = {
-        "run": log.config.method,
-        "cycles_kept": len(training.what_if.cycles_of(log)),
-        "seconds": seconds,
-        "models": [],
-    }
-    label = log.config.columns.label
-    rows = (
-        None
-        if data is None
-        else tables.load.read(data, like=models[0], label=label, format=format, encoding=encoding)
-    )
-    with output_dir(out) if out is not None else nullcontext():
-        for request, model in zip(requests, models, strict=True):
+    with (
+        reports.terminal.progress(Console(stderr=True)) as report_progress,
+        output_dir(out) if out is not None else nullcontext(),
+    ):
+        started = time.perf_counter()
+        report_progress(0.0, "reading the log")
+        log = training.what_if.open_run(run)
+        requests = [
+            training.what_if.ModelRequest(count, specs.parse_read_out("read_out", name), until)
+            for count in (blocks if blocks else (None,))
+            for name in (read_out or ["mean", "tail", "last-cycle", "last"])
+        ]
+        models = [training.what_if.model_for(log, request) for request in requests]
+        seconds = time.perf_counter() - started
+        results: dict[str, Any] = {
+            "run": log.config.method,
+            "cycles_kept": len(training.what_if.cycles_of(log)),
+            "seconds": seconds,
+            "models": [],
+        }
+        label, rows = log.config.columns.label, None
+        if data is not None:
+            report_progress(0.3, "reading the rows to score")
+            rows = tables.load.read(data, like=models[0], label=label, format=format, encoding=encoding)
+        for number, (request, model) in enumerate(zip(requests, models, strict=True)):
+            report_progress(0.5 + 0.5 * number / len(models), f"model {number + 1} of {len(models)}")
             entry: dict[str, Any] = {"blocks": model.blocks, "read_out": str(request.read_out)}
             entry["never_visited"] = len(model.fallback)
             if rows is not None:

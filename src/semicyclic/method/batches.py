@@ -155,7 +155,8 @@ def pack(
     if normalize:
         # In training order: a row that comes again is divided by another scale.
         ordered = rows if given is None else rows[given].with_blocks(located.block, located.cycle)
-        (rows, scale), given = ColumnScale.empty(rows.width).normalize(ordered), None
+        scale, given = ColumnScale.empty(rows.width), None
+        rows = scale.normalize(ordered)
     runs = visits(located.cycle, located.block)
     counts = -(-np.diff(runs.start) // batch_size)
     bounds = np.r_[0, np.cumsum(counts)]

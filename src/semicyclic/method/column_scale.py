@@ -29,15 +29,18 @@ class ColumnScale:
         """Return the scale before any rows."""
         return ColumnScale(np.zeros(width), np.zeros(width, np.int64))
 
-    def normalize(self, rows: Rows) -> tuple[Rows, "ColumnScale"]:
-        """Return rows, in order of arrival, divided by the scale of their column, and the new scale."""
-        after = ColumnScale(self.mean_square.copy(), self.count.copy())
+    def copy(self) -> "ColumnScale":
+        """Return a copy that later rows do not change."""
+        return ColumnScale(self.mean_square.copy(), self.count.copy())
+
+    def normalize(self, rows: Rows) -> Rows:
+        """Return rows, in order of arrival, divided by the scale of their column; changes the scale."""
         values = np.empty_like(rows.values)
         weight = np.zeros(0, rows.values.dtype) if rows.weight is None else rows.weight
         kernels.column_scale.normalize(
-            (rows.indptr, rows.indices, rows.values), weight, after.mean_square, after.count, values
+            (rows.indptr, rows.indices, rows.values), weight, self.mean_square, self.count, values
         )
-        return with_fields(rows, values=values), after
+        return with_fields(rows, values=values)
 
     def factors(self, dtype: npt.DTypeLike) -> Array:
         """Return what makes weights on features of those on normalized ones: [d + 1], 1 for the intercept."""

@@ -129,7 +129,7 @@ def _first_scale(packed: Packed, normalized: set[bool], settings: Settings) -> C
             f"these rows were packed with normalize={packed.scale is not None}, which must be True for "
             "step.normalized and False for other steps"
         )
-    return packed.scale
+    return None if packed.scale is None else packed.scale.copy()
 
 
 def _side_by_side(plans: list[Plan]) -> Plan:

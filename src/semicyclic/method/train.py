@@ -299,6 +299,7 @@ def _apart(run: Run) -> Run:
         run,
         log=run.log.copy(),
         state=run.state.copy(),
+        scale=None if run.scale is None else run.scale.copy(),
         reservoir=copy_with_generator(run.reservoir),
         hedge=copy_with_generator(run.hedge),
         hedge_state=None if run.hedge_state is None else run.hedge_state.copy(),

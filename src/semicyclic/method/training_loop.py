@@ -36,8 +36,7 @@ def continue_run(run: Run, rows: Rows | None, *, batch_size: int, final: bool) -
         if rows.block is not None and rows.cycle is None:
             parts[-1] = _number_cycles(run, rows)
         if run.scale is not None:
-            parts[-1], scale = run.scale.normalize(parts[-1])
-            run = replace(run, scale=scale)
+            parts[-1] = run.scale.normalize(parts[-1])
     whole = join(parts)
     if not final:
         runs = visits(*whole.place(run.schedule))

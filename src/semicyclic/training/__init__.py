@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from semicyclic.training import load_all as load_all
     from semicyclic.training import open_model as open_model
     from semicyclic.training import predict as predict
+    from semicyclic.training import progress_log as progress_log
     from semicyclic.training import read_ahead as read_ahead
     from semicyclic.training import reader as reader
     from semicyclic.training import results as results

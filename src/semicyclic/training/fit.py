@@ -1,7 +1,5 @@
 """`fit`: trains a model from a table in memory, from files or from rows, and returns it."""
 
-import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -24,14 +22,12 @@ from semicyclic.tables.sources import Source
 from semicyclic.tables.text_formats import FormatOptions
 from semicyclic.training.config import BATCH_SIZE, L2, READ_OUT, STEP_SIZE, TrainConfig, train_config
 from semicyclic.training.learner import AUTO
+from semicyclic.training.progress_log import ProgressLog, logger
 from semicyclic.training.read_ahead import read_ahead
 from semicyclic.training.reader import Reader, expected_features, learn_in_chunks, open_reader
 from semicyclic.training.results import finish_model, model_of
 from semicyclic.types import Array
 
-logger = logging.getLogger("semicyclic.training")
-# Seconds between two messages about progress.
-LOG_SECONDS = 2.0
 NO_MODEL = "no model was trained: no row could be used, or no label is known yet"
 
 
@@ -176,7 +172,7 @@ def fit(
 
 def fit_source(config: TrainConfig, source: Source) -> Pluralistic:
     """Train on all rows of a source, and return the model."""
-    started = reported = time.monotonic()
+    progress = ProgressLog()
     reading, parts = open_reader(config, source, lambda stage: logger.info("fit: %s", stage))
     unused = {name: why for name, why in reading.columns.ignored.items() if why != "as asked"}
     if unused:
@@ -196,9 +192,7 @@ def fit_source(config: TrainConfig, source: Source) -> Pluralistic:
             continue
         learner.learn(chunk.arrived.rows, chunk.arrived.clock, chunk.arrived.ticks)
         rows += len(chunk.arrived.rows)
-        if time.monotonic() > reported + LOG_SECONDS:
-            reported = time.monotonic()
-            logger.info("fit: %d rows, loss %.4f, %.0f s", rows, learner.mean_loss(), reported - started)
+        progress.rows(rows, learner.mean_loss)
     last = reader.rest()
     if last is not None:
         learner.learn(last.arrived.rows, last.arrived.clock, last.arrived.ticks)
@@ -207,12 +201,12 @@ def fit_source(config: TrainConfig, source: Source) -> Pluralistic:
     if not learner.has_learned:
         raise ValueError(NO_MODEL)
     logger.info(
-        "fit: done, %d rows (%d without a label and %d that cannot be read were left out), loss %.4f, %.1f s",
-        rows,
+        "fit: done, %s rows (%d without a label and %d that cannot be read were left out), loss %.4f, %.1f s",
+        f"{rows:,}",
         reader.state.counts.unlabelled,
         reader.state.counts.refused,
         learner.mean_loss(),
-        time.monotonic() - started,
+        progress.seconds,
     )
     return model_of(config, replace(reader.state, names_known=len(names.names)), learner, names)
 

@@ -30,6 +30,7 @@ from semicyclic.tables.watermark import (
 )
 from semicyclic.training.config import CHUNK_ROWS, TrainConfig
 from semicyclic.training.learner import ChainLearner, Learner, LoggedAutoLearner
+from semicyclic.training.progress_log import ProgressLog
 from semicyclic.types import Array
 
 # Features are hashed to at least 2^MIN_HASH_BITS columns, and to COLUMNS_PER_FEATURE times the number of
@@ -285,12 +286,13 @@ def learn_in_chunks(learner: Learner, rows: Rows, clock: Array, ticks: Array | N
 
     rows: with blocks and cycles, or with blocks only.
     """
-    if rows.cycle is None:
-        learner.learn(rows, clock, ticks)
-        return
-    first = 0
-    for end, _ in chunk_ends(rows.cycle):
-        learner.learn(rows[first:end], clock[first:end], None if ticks is None else ticks[first:end])
+    progress, first = ProgressLog(), 0
+    cycle = np.zeros(len(rows), np.int64) if rows.cycle is None else rows.cycle
+    for end, _ in chunk_ends(cycle):
+        # Rows without cycles are numbered from the first of each call.
+        times = clock[first:end] if rows.cycle is not None else clock[: end - first]
+        learner.learn(rows[first:end], times, None if ticks is None else ticks[first:end])
+        progress.rows(end, learner.mean_loss, len(rows))
         first = end
 
 

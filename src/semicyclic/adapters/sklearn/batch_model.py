@@ -19,6 +19,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from semicyclic.auto.portfolio import Portfolio
 from semicyclic.method.loss import LOGISTIC, SOFTMAX, SQUARED, Loss
 from semicyclic.method.rows import Rows
+from semicyclic.training.progress_log import logger
 from semicyclic.types import Array
 
 # The model is fitted to at most this many rows, and nonzero cells times scores per row; beyond, one pass
@@ -76,9 +77,11 @@ def fit_batch(rows: Rows, fine: Array, portfolio: Portfolio, auto: WalkForward) 
     fit = BatchFit(data)
     score = np.full((count, loss.outputs), np.nan)
     for first, end in zip(bounds, [*bounds[1:], count], strict=True):
+        logger.info("fit: a linear model of the first %s rows at once", f"{first:,}")
         if fit.to_first(first):
             score[first:end] = fit.score(first, end)
     scored = np.isfinite(score[auto.number]).all(axis=1)
+    logger.info("fit: a linear model of all %s rows at once", f"{count:,}")
     if not scored.any() or not fit.to_first(count):
         return None
     share = _best_share(data, auto, score, scored)

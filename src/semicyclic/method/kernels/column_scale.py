@@ -23,7 +23,9 @@ def normalize(cells: Any, weight: Any, mean_square: Any, count: Any, out: Any) -
             j, x = indices[p], np.float64(values[p])
             if counts and x != 0.0:
                 count[j] += 1
-                mean_square[j] += (min(x * x, MAX_SQUARE) - mean_square[j]) / count[j]
+                # Indicators are the most common values: they change nothing.
+                off = min(x * x, MAX_SQUARE) - mean_square[j]
+                if off != 0.0:
+                    mean_square[j] += off / count[j]
             square = mean_square[j]
-            # Indicators are the most common values: their scale is 1.
             out[p] = x if square == 1.0 else x / np.sqrt(square) if square > 0.0 else 0.0
