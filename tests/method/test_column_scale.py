@@ -171,6 +171,6 @@ def test_a_run_is_not_changed_by_the_runs_that_continue_it() -> None:
     before = first.mean().weights.copy()
     more = Rows(100 * X, y, block=block)
     extended = [train.extend(first, more).last().weights for _ in range(2)]
-    np.testing.assert_array_equal(*extended)
+    np.testing.assert_array_equal(extended[0], extended[1])
     np.testing.assert_array_equal(first.mean().weights, before)
     np.testing.assert_array_equal(train.pluralistic(packed, step_size=step).mean().weights, before)
