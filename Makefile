@@ -39,13 +39,15 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Builds the distributions and tries the wheel in an environment of its own, outside this folder.
-wheel: $(BIN)/python
-	$(PIP) build twine
+# Builds the distributions and tries the wheel in an environment of its own, outside this folder. The tools have
+# one too: twine needs a newer `packaging` than Flower allows.
+wheel:
+	$(PYTHON) -m venv $(VENV)/release
+	$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check build twine
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist
-	$(BIN)/python -m twine check --strict dist/*
-	$(BIN)/python scripts/check_wheel.py dist constraints.txt
+	$(VENV)/release/bin/python -m build --outdir dist
+	$(VENV)/release/bin/python -m twine check --strict dist/*
+	$(VENV)/release/bin/python scripts/check_wheel.py dist constraints.txt
 
 format: $(VENV)/installed
 	$(BIN)/ruff format .
