@@ -121,8 +121,11 @@ def inline(function: Callable[..., Any]) -> Any:
 
 
 @cache
-def watch_compilation() -> None:
-    """Log a message once this process has compiled for `NOTICE_SECONDS`. Loading from the cache is quick."""
+def watch_compilation() -> Any:
+    """Log a message once this process has compiled for `NOTICE_SECONDS`. Loading from the cache is quick.
+
+    Returns the listener; its `seconds` are those compiled so far.
+    """
     from numba.core import event
 
     class CompilationListener(event.Listener):  # type: ignore[misc]
@@ -148,4 +151,6 @@ def watch_compilation() -> None:
                 self.noticed = True
                 logger.warning(NOTICE)
 
-    event.register("numba:compile", CompilationListener())
+    listener = CompilationListener()
+    event.register("numba:compile", listener)
+    return listener
