@@ -243,8 +243,8 @@ def _penalty(packed: Packed, basis: Basis, step: Step, eta: Array, settings: Set
         # The weights of all vectors shrink by the scale they share. Intercepts must not, and those of the
         # vectors that a step does not move are out of its reach.
         raise ValueError(
-            "l2= with constant steps needs chains of one vector, such as basis.single or basis.separate, or "
-            "rows without an intercept: use step.normalized() or step.adagrad() for this basis"
+            "l2= with constant steps needs chains of one vector each, as single and separate ones are, or "
+            "rows without an intercept: use normalized or adaptive steps"
         )
     return l2
 

@@ -294,13 +294,13 @@ def _storable(step: Step) -> Step:
 
 
 def _check_auto_defaults(**given: Any) -> None:
-    """Raise if a setting is given that method `auto` tries many values of."""
+    """Raise if a setting is given that method `auto` does not take."""
     defaults = {"step_size": STEP_SIZE, "batch_size": BATCH_SIZE, "l2": L2, "read_out": READ_OUT}
     for name, value in given.items():
         if value != defaults[name]:
             raise ValueError(
-                f"{name}={value!r}: method='auto' tries many of these: name a method of which there is one, "
-                "such as method='hedged'"
+                f"{name}={value!r}: method='auto' does not take it, since its candidates have settings of "
+                "their own: leave it out, or name another method, such as method='hedged'"
             )
 
 
