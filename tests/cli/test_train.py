@@ -263,7 +263,7 @@ def test_progress_is_shown_on_a_terminal(
         ),
         (
             ("train", "ROWS", *TRAIN, "--out", "o", "--read-out", "last"),
-            "--read-out last: --method auto tries",
+            "--read-out last: --method auto does not take it",
         ),
         (("train", "ROWS", *TRAIN, "--out", "o", "--bins", "0"), "--bins 0: must be from 1 to 1000"),
         (("train", "ROWS", *TRAIN, "--out", "o", "--bits", "40"), "--bits 40: must be from 4 to 24"),
