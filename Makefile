@@ -39,8 +39,8 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# Builds the distributions and tries the wheel in an environment of its own, outside this folder. The tools have
-# one too: twine needs a newer `packaging` than Flower allows.
+# Builds the distributions and tries the wheel in a new environment outside this folder. The tools have
+# their own environment too: twine needs a newer `packaging` than Flower allows.
 wheel:
 	$(PYTHON) -m venv $(VENV)/release
 	$(VENV)/release/bin/python -m pip install --quiet --disable-pip-version-check build twine

@@ -1,5 +1,4 @@
-"""Numba decorators: the options every kernel is compiled with, where the compiled code is kept, and a message
-when compiling takes long.
+"""Numba decorators: compiler options, the folder for compiled code, and a message when compiling takes long.
 
 Numba takes most of a second to import, so it is imported when the first function is compiled.
 """
@@ -32,7 +31,7 @@ NOTICE = (
 # Compiled code of other versions is removed after this time.
 UNUSED_SECONDS = 30 * 86_400.0
 IMPORT = r"^from semicyclic\.([\w.]+) import ([\w, ]*)"
-# Held while Numba's setting of the folder is replaced by ours.
+# Guards the replacement of Numba's setting of the cache folder.
 _folder_lock = threading.Lock()
 
 
@@ -57,8 +56,8 @@ def cache_folder() -> Path:
     """Return the folder for compiled code: in NUMBA_CACHE_DIR, or in the user's folder for caches.
 
     Numba looks only at a function's own file to see whether its compiled code is outdated, not at the
-    functions it calls. Therefore each state of the kernels has a folder. Those of other states are removed
-    when they have not been added to for a month.
+    functions it calls. Therefore each version of the kernels has its own folder. Folders of other versions
+    are removed a month after their last change.
     """
     folder = Path(os.environ.get("NUMBA_CACHE_DIR") or _user_cache()) / "semicyclic" / source_digest()
     with suppress(OSError):
@@ -70,16 +69,16 @@ def cache_folder() -> Path:
 
 def source_digest(root: Path = Path(__file__).parent) -> str:
     """Return a digest of all modules with kernels and of those they import. root: folder of the package."""
-    waiting = {root / "jit.py", *root.glob("**/kernels/*.py")}
+    pending = {root / "jit.py", *root.glob("**/kernels/*.py")}
     contents: dict[Path, bytes] = {}
-    while waiting:
-        path = waiting.pop()
+    while pending:
+        path = pending.pop()
         contents[path] = path.read_bytes()
         for module, names in re.findall(IMPORT, contents[path].decode(), re.MULTILINE):
             folder = root.joinpath(*module.split("."))
-            found = [folder.with_suffix(".py"), folder / "__init__.py"]
-            found += [folder / f"{name.strip()}.py" for name in names.split(",")]
-            waiting |= {each for each in found if each.exists() and each not in contents}
+            files = [folder.with_suffix(".py"), folder / "__init__.py"]
+            files += [folder / f"{name.strip()}.py" for name in names.split(",")]
+            pending |= {file for file in files if file.exists() and file not in contents}
     ordered = sorted((path.relative_to(root).as_posix(), content) for path, content in contents.items())
     return hashlib.sha256(repr(ordered).encode()).hexdigest()[:16]
 

@@ -79,9 +79,9 @@ def test_rows_are_normalized_as_defined_however_they_are_cut(seed: int, parts: l
     for size in [*parts, n]:
         part = rows[done : done + size]
         if len(part):
-            found = scale.normalize(part)
+            normalized = scale.normalize(part)
             dense = np.zeros((len(part), 4))
-            dense[np.repeat(np.arange(len(part)), np.diff(part.indptr)), part.indices] = found.values
+            dense[np.repeat(np.arange(len(part)), np.diff(part.indptr)), part.indices] = normalized.values
             np.testing.assert_allclose(dense, expected[done : done + size], rtol=1e-12)
         done += size
     factors = scale.factors(np.float64)

@@ -263,7 +263,7 @@ class Portfolio:
             return self._walk(part, window, (0, old, 0), place)
 
         with ThreadPoolExecutor(self.threads) as pool:
-            walked = list((pool.map if self.threads > 1 else map)(walk, self.parts))
+            walked = list(pool.map(walk, self.parts))
         mixing_rows = self._mixing_rows(new, represents, place >= 0)
         predictions = []
         for index, name in enumerate(PROTOCOLS):

@@ -240,7 +240,8 @@ class AutoLearner:
 
     @property
     def nbytes(self) -> int:
-        return 0 if self.portfolio.waiting is None else byte_size(self.portfolio.waiting.rows)
+        waiting = self.portfolio.waiting
+        return 0 if waiting is None else byte_size(waiting.rows) + waiting.normalized.nbytes
 
     @property
     def has_learned(self) -> bool:

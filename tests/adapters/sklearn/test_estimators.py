@@ -1008,3 +1008,19 @@ def test_a_regressor_standardizes_the_labels_of_frames() -> None:
         abs(estimator.to_model().predict(frame.iloc[2500].to_dict()) - estimator.predict(frame[2500:2501])[0])
         < 1e-2
     )
+
+
+@pytest.mark.filterwarnings("ignore:the rows have no times")
+@pytest.mark.parametrize("method", ["pluralistic", "auto"])
+@pytest.mark.parametrize("where", ["blocks", "nowhere"])
+def test_the_size_of_chunks_does_not_change_the_model(
+    method: str, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`fit` trains on chunks of rows, whether or not they have cycles."""
+    X, y, _ = stream(600)
+    how: dict[str, Any] = {"blocks": np.arange(600) // 7 % 3} if where == "blocks" else {}
+    settings: dict[str, Any] = {"method": method, "passes": 1, "shuffle_within_blocks": False}
+    whole = SemiCyclicClassifier(**settings).fit(X, y, **how)
+    monkeypatch.setattr("semicyclic.training.reader.CHUNK_ROWS", 50)
+    parts = SemiCyclicClassifier(**settings).fit(X, y, **how)
+    np.testing.assert_allclose(parts.coef_, whole.coef_, rtol=0, atol=1e-12)

@@ -81,8 +81,10 @@ def fit_batch(rows: Rows, fine: Array, portfolio: Portfolio, auto: WalkForward) 
         if fit.to_first(first):
             score[first:end] = fit.score(first, end)
     scored = np.isfinite(score[auto.number]).all(axis=1)
+    if not scored.any():
+        return None
     logger.info("fit: a linear model of all %s rows at once", f"{count:,}")
-    if not scored.any() or not fit.to_first(count):
+    if not fit.to_first(count):
         return None
     share = _best_share(data, auto, score, scored)
     return BatchModel(fit.weights(portfolio), share)

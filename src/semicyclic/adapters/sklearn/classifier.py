@@ -60,9 +60,9 @@ class SemiCyclicClassifier(ClassifierMixin, SemiCyclicEstimator):  # type: ignor
     loss : {"logistic", "hinge"} or Loss, default="logistic"
         Loss function. With three or more classes, "logistic" is the cross-entropy of all classes.
     step_size : "normalized", "adaptive", float or Step, default="normalized"
-        "normalized" for AdaGrad steps per coordinate, for features of any scale; "adaptive" for the same
-        without scales, which assume features around 1; a number for constant
-        steps; or a rule of `semicyclic.step`.
+        "normalized" for AdaGrad steps per coordinate, for features of any scale; "adaptive" for AdaGrad on
+        the features as they are, which should be around 1; a number for constant steps; or a rule of
+        `semicyclic.step`.
     batch_size : int, default=4
         Rows per step.
     l2 : float, default=0.0

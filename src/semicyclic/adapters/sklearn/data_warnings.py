@@ -45,11 +45,11 @@ def likely_mistakes(
 
 
 def _unscaled_columns(estimator: Any, rows: Rows) -> Iterator[str]:
-    """Yield messages about features or labels of an array that are too large or too small for the steps."""
+    """Yield messages about features or labels of an array that are too large or too small."""
     if not isinstance(estimator.step_size, str) or estimator.method == AUTO:
         return  # the candidates of "auto" include step sizes for labels of any size
     if estimator.step_size.startswith("adaptive"):
-        yield from _sizes_for_adaptive_steps(estimator, sample_of(rows))
+        yield from _unusual_sizes(estimator, sample_of(rows))
     assert rows.labels is not None
     label_size = 0.0 if is_classifier(estimator) else float(np.sqrt(np.mean(np.square(rows.labels))))
     if label_size > LARGE_VALUE:
@@ -59,7 +59,8 @@ def _unscaled_columns(estimator: Any, rows: Rows) -> Iterator[str]:
         )
 
 
-def _sizes_for_adaptive_steps(estimator: Any, sample: Rows) -> Iterator[str]:
+def _unusual_sizes(estimator: Any, sample: Rows) -> Iterator[str]:
+    """Yield messages about features that are too large or too small for adaptive steps."""
     size = _column_sizes(sample)
     if size.max() > LARGE_VALUE:
         name = estimator.get_feature_names_out()[int(size.argmax())]
